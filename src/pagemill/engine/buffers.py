@@ -1,0 +1,183 @@
+"""Memory that crosses processes: anonymous files, passed as file descriptors.
+
+A buffer is a memfd (an unlinked temporary file where memfd does not exist): a header
+of 64 bytes, then data. The header's identity is derived from content, so the same
+document gives the same identities in every attempt: see `item_digest`.
+"""
+
+import fcntl
+import hashlib
+import mmap
+import os
+import struct
+import tempfile
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Final, Self
+
+MAGIC: Final = b"PGMILL01"
+HEADER_BYTES: Final = 64
+IDENTITY_BYTES: Final = 16
+_HEADER: Final = struct.Struct(f"<8s{IDENTITY_BYTES}sQ32x")
+# F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE (linux/fcntl.h): what is mapped can
+# neither vanish (SIGBUS) nor change under its reader.
+_SEALS: Final = 0x0002 | 0x0004 | 0x0008
+_HAS_MEMFD: Final = hasattr(os, "memfd_create")
+
+
+class BufferBroken(Exception):
+    """A descriptor is no buffer, or lies about its size or seals."""
+
+
+def digest_of(*parts: bytes) -> bytes:
+    """Return a 16-byte digest of `parts`, each with its length."""
+    hasher = hashlib.blake2b(digest_size=IDENTITY_BYTES)
+    for part in parts:
+        hasher.update(len(part).to_bytes(8, "little"))
+        hasher.update(part)
+    return hasher.digest()
+
+
+def item_digest(stage: str, payload: bytes, identities: Sequence[bytes]) -> bytes:
+    """Return what names an item: its stage, its parameters, what its buffers hold."""
+    return digest_of(stage.encode(), payload, *identities)
+
+
+class Buffer:
+    """Owns one descriptor; `size` counts the data alone."""
+
+    __slots__ = ("fd", "identity", "size")
+
+    def __init__(self, fd: int, *, size: int, identity: bytes) -> None:
+        """Take ownership of `fd`, already written and sealed; see `of` and `adopt`."""
+        self.fd = fd
+        self.size = size
+        self.identity = identity
+
+    @classmethod
+    def of(cls, data: bytes | bytearray | memoryview, identity: bytes | None = None) -> Self:
+        """Return a buffer with a copy of `data`; its identity defaults to its hash."""
+        with BufferWriter(identity) as writer:
+            writer.write(data)
+            fd, size, named = writer.finish()
+        return cls(fd, size=size, identity=named)
+
+    @classmethod
+    def adopt(cls, fd: int) -> Self:
+        """Take ownership of a received descriptor, after a look at what it claims.
+
+        Raises:
+            BufferBroken: it is no buffer; `fd` is closed.
+
+        """
+        try:
+            size, identity = _inspect(fd)
+        except (OSError, BufferBroken) as error:
+            os.close(fd)
+            raise BufferBroken(str(error)) from error
+        return cls(fd, size=size, identity=identity)
+
+    def read(self, offset: int = 0, length: int | None = None) -> bytes:
+        """Return data by pread: whatever its maker does, this cannot fault."""
+        wanted = self.size - offset if length is None else length
+        return os.pread(self.fd, max(0, min(wanted, self.size - offset)), HEADER_BYTES + offset)
+
+    def map(self) -> mmap.mmap:
+        """Return a read-only mapping of header and data; for workers only."""
+        return mmap.mmap(self.fd, HEADER_BYTES + self.size, prot=mmap.PROT_READ)
+
+    def close(self) -> None:
+        """Close the descriptor; again is harmless."""
+        fd, self.fd = self.fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+    def __enter__(self) -> Self:
+        """Return itself; the block's end closes it."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close the descriptor."""
+        self.close()
+
+
+class BufferWriter:
+    """Fills a new buffer piece by piece; `finish` hands its parts over."""
+
+    def __init__(self, identity: bytes | None = None) -> None:
+        """Start an empty buffer; without an identity, its data is hashed."""
+        self._identity = identity
+        self._hasher = hashlib.blake2b(digest_size=IDENTITY_BYTES) if identity is None else None
+        self._fd = _create()
+        self.size = 0
+        os.lseek(self._fd, HEADER_BYTES, os.SEEK_SET)
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Append `data`, C-contiguous bytes of any format."""
+        view = memoryview(data).cast("B") if memoryview(data).nbytes else memoryview(b"")
+        if self._hasher is not None:
+            self._hasher.update(view)
+        while view:
+            written = os.write(self._fd, view)
+            self.size += written
+            view = view[written:]
+
+    def finish(self) -> tuple[int, int, bytes]:
+        """Seal the buffer; return its descriptor (now the caller's), size and identity."""
+        identity = self._identity or (self._hasher.digest() if self._hasher else b"")
+        os.pwrite(self._fd, _HEADER.pack(MAGIC, identity, self.size), 0)
+        if _HAS_MEMFD:
+            fcntl.fcntl(self._fd, fcntl.F_ADD_SEALS, _SEALS)
+        fd, self._fd = self._fd, -1
+        return fd, self.size, identity
+
+    def buffer(self) -> Buffer:
+        """Seal the buffer and return it."""
+        fd, size, identity = self.finish()
+        return Buffer(fd, size=size, identity=identity)
+
+    def close(self) -> None:
+        """Drop what was not finished; again is harmless."""
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+    def __enter__(self) -> Self:
+        """Return itself; the block's end drops what was not finished."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Drop what was not finished."""
+        self.close()
+
+
+def _create() -> int:
+    if _HAS_MEMFD:
+        return os.memfd_create("pagemill", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    with tempfile.TemporaryFile() as file:  # unlinked at once where files can be
+        return os.dup(file.fileno())
+
+
+def _inspect(fd: int) -> tuple[int, bytes]:
+    header = os.pread(fd, HEADER_BYTES, 0)
+    if len(header) != HEADER_BYTES:
+        message = "no header"
+        raise BufferBroken(message)
+    magic, identity, size = _HEADER.unpack(header)
+    if magic != MAGIC or os.fstat(fd).st_size != HEADER_BYTES + size:
+        message = "wrong magic or size"
+        raise BufferBroken(message)
+    if _HAS_MEMFD and fcntl.fcntl(fd, fcntl.F_GET_SEALS) & _SEALS != _SEALS:
+        message = "not sealed"
+        raise BufferBroken(message)
+    return size, identity
