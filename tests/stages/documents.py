@@ -103,7 +103,7 @@ def pdf(
     for index, content in enumerate(pages):
         number = 10 + 2 * index
         parts += [
-            f"{number} 0 obj<</Type/Page/Parent 2 0 R/MediaBox[0 0 {size[0]} {size[1]}]"
+            f"{number} 0 obj<</Type/Page/Parent 2 0 R/MediaBox[0 0 {size[0]} {size[1]}]",
             f"/Resources<</Font<</F1 3 0 R>>>>/Contents {number + 1} 0 R{extra}>>endobj",
             f"{number + 1} 0 obj<</Length {len(content)}>>stream\n{content}\nendstream endobj",
         ]

@@ -31,11 +31,16 @@ class Task:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
-    """On whose behalf: one request. `deadline_s` is absolute, of `time.monotonic`."""
+    """On whose behalf: one request. `deadline_s` is absolute, of `anyio.current_time`.
+
+    `flow` names the request inside the engine, which sets it at admission: ids that
+    clients choose may collide.
+    """
 
     request_id: str
     deadline_s: float
     priority: Priority = Priority.INTERACTIVE
+    flow: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

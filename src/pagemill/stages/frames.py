@@ -4,10 +4,16 @@ Checked here, before a decoder allocates anything.
 """
 
 from dataclasses import dataclass
+from typing import Final
 
 from PIL import Image
 
 from pagemill.errors import TooManyPages, TooManyPixels
+
+# What a block of a GIF begins with.
+_IMAGE: Final = 0x2C
+_EXTENSION: Final = 0x21
+_TRAILER: Final = 0x3B
 
 
 def check_pixels(width: int, height: int, max_pixels: int) -> None:
@@ -34,8 +40,7 @@ def check_pages(pages: int, max_pages: int, *, more: str = "") -> None:
     """
     if pages > max_pages:
         message = (
-            f"The document has {more}{pages} pages, more than the {max_pages} "
-            "that `limits.max_pages` allows."
+            f"The document has {more}{pages} pages, more than the {max_pages} that `limits.max_pages` allows."
         )
         raise TooManyPages(message)
 
@@ -82,13 +87,13 @@ def measure_gif(content: bytes) -> GifExtent:
     width, height = _u16(content, 6), _u16(content, 8)
     frames = 0
     at = 13 + _palette_bytes(content, 10)
-    while at < len(content) and content[at] != 0x3B:  # trailer
-        if content[at] == 0x2C:  # image descriptor
+    while at < len(content) and content[at] != _TRAILER:
+        if content[at] == _IMAGE:
             frames += 1
             width = max(width, _u16(content, at + 1) + _u16(content, at + 5))
             height = max(height, _u16(content, at + 3) + _u16(content, at + 7))
             at = _after_blocks(content, at + 11 + _palette_bytes(content, at + 9))
-        elif content[at] == 0x21:  # extension, then its label
+        elif content[at] == _EXTENSION:  # then its label
             at = _after_blocks(content, at + 2)
         else:
             at += 1

@@ -35,9 +35,7 @@ class Document(Protocol):
         ...
 
 
-def open_document(
-    content: bytes, kind: Type, *, password: str | None, max_pixels: int
-) -> Document:
+def open_document(content: bytes, kind: Type, *, password: str | None, max_pixels: int) -> Document:
     """Open a document of a known type, which keeps `content`.
 
     Raises:
@@ -77,9 +75,7 @@ def _answer(item: Input) -> Output | AppError:
 
 def _opened(document: memoryview, asked: Open) -> Opened:
     kind = sniff(document)
-    opened = open_document(
-        bytes(document), kind, password=asked.password, max_pixels=asked.max_pixels
-    )
+    opened = open_document(bytes(document), kind, password=asked.password, max_pixels=asked.max_pixels)
     try:
         pages = opened.count(max_pages=asked.max_pages, max_pixels=asked.max_pixels)
     finally:

@@ -9,13 +9,14 @@ import math
 from typing import Any, Final
 
 import numpy as np
-import pypdfium2
-import pypdfium2.raw as pdfium
+import pypdfium2  # type: ignore[import-untyped]  # it has no types
+import pypdfium2.raw as pdfium  # type: ignore[import-untyped]  # it has no types
 from numpy.typing import NDArray
-from pypdfium2.version import PDFIUM_INFO
+from pypdfium2.version import PDFIUM_INFO  # type: ignore[import-untyped]  # it has no types
 
 from pagemill.errors import BadInput, DamagedInput, Defect, EncryptedDocument
 from pagemill.stages.frames import check_pages
+from pagemill.stages.pdf_fonts import StandInFonts
 
 SCALE: Final = 2.0  # 144 dots an inch; a PDF's unit is 1/72 inch
 # A0 at 144 dpi has 32 million. A PDF names any page size in a few bytes, and drawing
@@ -37,6 +38,7 @@ class PdfDocument:
 
         """
         self._pdf = _open(content, password)
+        self._fonts = StandInFonts()
 
     def count(self, *, max_pages: int, max_pixels: int) -> int:
         """Return the number of pages; their size never refuses them, see `read`.
@@ -60,6 +62,7 @@ class PdfDocument:
             DamagedInput: the page cannot be loaded or drawn.
 
         """
+        self._fonts.settle()
         try:
             page = self._pdf[index]
         except _ERRORS as error:

@@ -6,6 +6,7 @@
 - Embedded ICC profiles are left unapplied: text does not need them.
 """
 
+from collections.abc import Callable
 from typing import Final
 
 import cv2
@@ -13,11 +14,30 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+# By EXIF's orientation; each leaves a C-contiguous array.
+_TURNS: Final[dict[int, Callable[[NDArray[np.uint8]], cv2.typing.MatLike]]] = {
+    2: lambda page: cv2.flip(page, 1),
+    3: lambda page: cv2.rotate(page, cv2.ROTATE_180),
+    4: lambda page: cv2.flip(page, 0),
+    5: cv2.transpose,
+    6: lambda page: cv2.rotate(page, cv2.ROTATE_90_CLOCKWISE),
+    7: lambda page: cv2.transpose(cv2.rotate(page, cv2.ROTATE_180)),
+    8: lambda page: cv2.rotate(page, cv2.ROTATE_90_COUNTERCLOCKWISE),
+}
+
 _VISIBLE: Final = 224  # a page with nothing darker than this on white shows nothing
 
 
 def to_rgb(image: Image.Image) -> NDArray[np.uint8]:
-    """Return a decoded image as (height, width, 3), C-contiguous; do not write to it."""
+    """Return a decoded image as (height, width, 3), C-contiguous; do not write to it.
+
+    Raises:
+        ValueError: a palette image has no palette; and what Pillow raises.
+
+    """
+    if image.mode == "P" and image.palette is None:
+        message = "no palette"
+        raise ValueError(message)
     if image.mode.startswith("I;16"):
         return _grey_to_rgb((np.asarray(image) >> 8).astype(np.uint8))
     if image.mode in ("I", "F"):
@@ -29,23 +49,8 @@ def to_rgb(image: Image.Image) -> NDArray[np.uint8]:
 
 def turned(page: NDArray[np.uint8], orientation: int) -> NDArray[np.uint8]:
     """Return a page as EXIF's `orientation` (1 to 8) wants it shown; others leave it."""
-    match orientation:
-        case 2:
-            return _u8(cv2.flip(page, 1))
-        case 3:
-            return _u8(cv2.rotate(page, cv2.ROTATE_180))
-        case 4:
-            return _u8(cv2.flip(page, 0))
-        case 5:
-            return _u8(cv2.transpose(page))
-        case 6:
-            return _u8(cv2.rotate(page, cv2.ROTATE_90_CLOCKWISE))
-        case 7:
-            return _u8(cv2.transpose(cv2.rotate(page, cv2.ROTATE_180)))
-        case 8:
-            return _u8(cv2.rotate(page, cv2.ROTATE_90_COUNTERCLOCKWISE))
-        case _:
-            return page
+    turn = _TURNS.get(orientation)
+    return page if turn is None else _u8(turn(page))
 
 
 def _flattened(image: Image.Image) -> Image.Image:
@@ -69,7 +74,8 @@ def _stretched(values: NDArray[np.generic]) -> NDArray[np.uint8]:
     span = high - low
     if not 0 < span < np.inf:
         return np.full(wide.shape, 255, np.uint8)  # one value all over: a blank page
-    return ((wide - low) * (255.0 / span)).round().astype(np.uint8)
+    scaled: NDArray[np.float64] = (wide - low) * (255.0 / span)
+    return scaled.round().astype(np.uint8)
 
 
 def _grey_to_rgb(grey: NDArray[np.uint8]) -> NDArray[np.uint8]:

@@ -99,9 +99,7 @@ class _ReadPageStage:
 def _open(content: memoryview, asked: ReadPage) -> _Kept:
     kind = sniff(content)
     own = bytes(content)
-    document = open_document(
-        own, kind, password=asked.password, max_pixels=asked.max_pixels
-    )
+    document = open_document(own, kind, password=asked.password, max_pixels=asked.max_pixels)
     kept = own if kind in _OF_MANY_PAGES else b""
     return _Kept(content=kept, password=asked.password, document=document)
 

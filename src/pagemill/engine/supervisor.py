@@ -1,0 +1,277 @@
+"""Keeps worker processes running: starts, restarts, replaces and ends them."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final, Literal
+
+import anyio
+import structlog
+from anyio.abc import TaskGroup
+
+from pagemill.engine import restarts
+from pagemill.engine.group import GroupSpec
+from pagemill.engine.messages import StageSetup
+from pagemill.engine.observer import Observer
+from pagemill.engine.port import Crew, DeathCause, WorkerDied
+from pagemill.engine.process import WorkerProcess
+from pagemill.errors import AppError, NotReady
+
+LEAVE_GRACE_S: Final = 10.0
+WorkerStatus = Literal["starting", "idle", "busy", "leaving", "waiting", "broken"]
+_log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerState:
+    """One worker's place, for /health and /metrics. `why` says what is wrong."""
+
+    name: str
+    group: str
+    stages: frozenset[str]
+    status: WorkerStatus
+    generation: int
+    pid: int | None
+    rss_bytes: int
+    load_s: float | None
+    facts: dict[str, str]
+    why: str
+
+
+class Supervisor:
+    """Owns every worker process."""
+
+    def __init__(self, crew: Crew, specs: Sequence[GroupSpec], observer: Observer) -> None:
+        """Describe the workers; `run` starts them. `crew` gets each one that joins."""
+        self._crew = crew
+        self._observer = observer
+        self._specs = {spec.name: spec for spec in specs}
+        self._places: list[_Place] = []
+        self._group: TaskGroup | None = None
+        self._generation = 1
+        self._swapping = anyio.Lock()
+        self.deaths: Counter[DeathCause] = Counter()
+
+    async def run(self) -> None:
+        """Keep all workers running until cancelled; then end them."""
+        try:
+            async with anyio.create_task_group() as group:
+                self._group = group
+                for spec in self._specs.values():
+                    for number in range(spec.count):
+                        self._open_place(spec, number)
+                await anyio.sleep_forever()
+        finally:
+            with anyio.CancelScope(shield=True):
+                for place in self._places:
+                    await place.end()
+
+    def states(self) -> list[WorkerState]:
+        """Return every place's state."""
+        return [place.state() for place in self._places]
+
+    def stages(self) -> frozenset[str]:
+        """Return every stage that some group can do once it runs."""
+        return frozenset(stage.name for spec in self._specs.values() for stage in spec.stages)
+
+    def note_death(self, cause: DeathCause) -> None:
+        """Count a death."""
+        self.deaths[cause] += 1
+        self._observer.worker_died(cause)
+
+    async def leave(self, grace_s: float = LEAVE_GRACE_S) -> None:
+        """Let every worker finish its batch and go."""
+        async with anyio.create_task_group() as group:
+            for place in self._places:
+                group.start_soon(place.stop, grace_s)
+        self._places.clear()
+
+    async def swap(self, group_name: str, stages: tuple[StageSetup, ...]) -> int:
+        """Replace a group's workers by ones with other stages; return their generation.
+
+        Each new worker loads and joins beside an old one, which then leaves. Swaps
+        run one after the other.
+
+        Raises:
+            AppError: a new worker did not join; the old ones go on.
+
+        """
+        async with self._swapping:
+            old = [place for place in self._places if place.spec.name == group_name]
+            spec = replace(self._specs[group_name], stages=stages)
+            self._generation += 1
+            fresh: list[_Place] = []
+            try:
+                for number in range(spec.count):
+                    place = self._open_place(spec, number)
+                    fresh.append(place)
+                    await place.wait_joined()
+            except AppError:
+                for place in fresh:
+                    await self._close_place(place)
+                raise
+            self._specs[group_name] = spec
+            for place in old:
+                await self._close_place(place)
+            return self._generation
+
+    def _open_place(self, spec: GroupSpec, number: int) -> "_Place":
+        assert self._group is not None
+        place = _Place(self, self._crew, spec, number=number, generation=self._generation)
+        self._places.append(place)
+        self._group.start_soon(place.keep)
+        return place
+
+    async def _close_place(self, place: "_Place") -> None:
+        await place.stop(LEAVE_GRACE_S)
+        self._places.remove(place)
+
+
+class _Place:
+    """Where one worker runs, and after it the next."""
+
+    def __init__(
+        self, supervisor: Supervisor, crew: Crew, spec: GroupSpec, *, number: int, generation: int
+    ) -> None:
+        self.spec = spec
+        self.name = f"{spec.name}-{number}"
+        self._supervisor = supervisor
+        self._crew = crew
+        self._number = number
+        self._generation = generation
+        self._record = restarts.Record()
+        self._process: WorkerProcess | None = None
+        self._idle_scope: anyio.CancelScope | None = None
+        self._stopping = False
+        self._stopped = anyio.Event()
+        self._first_try = anyio.Event()
+        self._refusal: AppError | None = None
+        self._scope = anyio.CancelScope()
+
+    def state(self) -> WorkerState:
+        process, joined = self._process, self._process.joined if self._process else None
+        return WorkerState(
+            name=self.name,
+            group=self.spec.name,
+            stages=frozenset(stage.name for stage in self.spec.stages),
+            status=self._status(process),
+            generation=self._generation,
+            pid=process.pid if process else None,
+            rss_bytes=process.rss_bytes if process else 0,
+            load_s=joined.load_s if joined else None,
+            facts=joined.facts if joined else {},
+            why=self._record.why,
+        )
+
+    def _status(self, process: WorkerProcess | None) -> WorkerStatus:
+        if process is None:
+            return "broken" if self._record.broken else "waiting"
+        if process.joined is None:
+            return "starting"
+        if process.leaving:
+            return "leaving"
+        return "busy" if process.busy else "idle"
+
+    async def keep(self) -> None:
+        """Run workers here, one after the other, until stopped."""
+        try:
+            with self._scope:
+                while not self._stopping:
+                    await anyio.sleep(restarts.wait_s(self._record))
+                    await self._run_one()
+        finally:
+            self._stopped.set()
+            self._first_try.set()
+
+    async def _run_one(self) -> None:
+        process = WorkerProcess(
+            self.name, self.spec, generation=self._generation, cores=self.spec.cores[self._number]
+        )
+        await process.start()
+        self._process = process
+        why = ""
+        try:
+            async with anyio.create_task_group() as watchers:
+                watchers.start_soon(process.read_stderr)
+                watchers.start_soon(process.watch_memory)
+                cause, why = await self._serve(process)
+                watchers.cancel_scope.cancel()
+        finally:
+            with anyio.CancelScope(shield=True):
+                await process.kill()
+            process.close()
+            self._process = None
+        self._note(process, cause, why)
+
+    async def _serve(self, process: WorkerProcess) -> tuple[DeathCause, str]:
+        """Join the worker to the crew until it is gone; return why it went."""
+        try:
+            joined = await process.join()
+        except WorkerDied as death:
+            return death.cause, ""
+        except AppError as refusal:
+            self._refusal = refusal
+            await process.wait_ended()
+            return DeathCause.EXIT, refusal.message
+        self._first_try.set()
+        _log.info("worker_joined", worker=self.name, pid=process.pid, load_s=round(joined.load_s, 3))
+        async with anyio.create_task_group() as group:
+            group.start_soon(self._watch_end, process)
+            with anyio.CancelScope() as self._idle_scope:
+                await self._crew.serve_worker(process)
+            if process.leaving:
+                await process.leave(LEAVE_GRACE_S)
+            cause = await process.cause()
+            group.cancel_scope.cancel()
+        return cause, ""
+
+    async def _watch_end(self, process: WorkerProcess) -> None:
+        await process.wait_ended()
+        if not process.busy and self._idle_scope is not None:
+            self._idle_scope.cancel()
+
+    def _note(self, process: WorkerProcess, cause: DeathCause, why: str) -> None:
+        joined = process.joined is not None
+        if process.tasks_done:
+            self._record = restarts.after_answer(self._record)
+        self._record = restarts.after_death(self._record, cause, joined=joined, why=why)
+        self._supervisor.note_death(cause)
+        level = _log.info if cause is DeathCause.LEFT else _log.error
+        stderr = [] if cause is DeathCause.LEFT else list(process.stderr)
+        level("worker_ended", worker=self.name, cause=cause.value, why=why, stderr=stderr)
+        if not joined:
+            self._first_try.set()
+
+    async def wait_joined(self) -> None:
+        """Wait until the first worker here has joined.
+
+        Raises:
+            AppError: it did not.
+
+        """
+        await self._first_try.wait()
+        if self._process is not None and self._process.joined is not None:
+            return
+        message = f"The new worker did not join: {self._record.why or 'it died'}."
+        raise self._refusal or NotReady(message)
+
+    async def stop(self, grace_s: float) -> None:
+        """Let the worker finish its batch and go; no other follows."""
+        self._stopping = True
+        process = self._process
+        if process is None or process.joined is None:
+            self._scope.cancel()
+        else:
+            process.leaving = True
+            if not process.busy and self._idle_scope is not None:
+                self._idle_scope.cancel()
+        with anyio.move_on_after(grace_s) as limit:
+            await self._stopped.wait()
+        if limit.cancelled_caught:
+            self._scope.cancel()
+            await self._stopped.wait()
+
+    async def end(self) -> None:
+        """End the worker now, if it still runs."""
+        if self._process is not None:
+            await self._process.kill()
