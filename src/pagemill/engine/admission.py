@@ -46,15 +46,14 @@ def refusal_s(
     `left_s` is the time until its deadline. Where nothing is ahead, waiting cannot
     help: it is admitted, whatever the guess of its cost.
     """
-    running = [other for other in others if other.remaining_s > 0]
-    predicted = predicted_s(new, running, workers=capacity.workers)
-    # No sooner does the shortest of n requests end that share all workers.
-    shortest = min((other.remaining_s for other in running), default=0.0)
-    freed_s = shortest * len(running) / max(1, capacity.workers)
-    excess_s = predicted - left_s
-    if len(running) >= capacity.max_requests:
+    known = list(others)
+    excess_s = predicted_s(new, known, workers=capacity.workers) - left_s
+    if len(known) >= capacity.max_requests:
+        # No sooner does the shortest of n requests end that share all workers.
+        shortest_s = min((other.remaining_s for other in known), default=0.0)
+        freed_s = shortest_s * len(known) / max(1, capacity.workers)
         return _retry_after_s(max(freed_s, excess_s))
-    if excess_s > 0 and any(_ahead_s(new, other) > 0 for other in running):
+    if excess_s > 0 and any(_ahead_s(new, other) > 0 for other in known):
         return _retry_after_s(excess_s)  # the backlog shrinks by a second a second
     return None
 

@@ -57,6 +57,10 @@ class RequestCosts:
         """Return what a request of `pipeline` will take, all its items together."""
         return math.exp(self._logs.get(pipeline, math.log(PRIOR_REQUEST_S)))
 
+    def typical_s(self) -> float:
+        """Return what a request of the dearest pipeline in use will take."""
+        return max(map(self.estimate_s, self._logs), default=PRIOR_REQUEST_S)
+
     def observe(self, pipeline: str, seconds: float) -> None:
         """Learn from a request that has ended."""
         if seconds <= 0:  # refused before any work: it says nothing

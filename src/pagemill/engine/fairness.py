@@ -29,14 +29,12 @@ class Flow:
     settled at the next charge, so tags never fall and each heap holds a flow once.
     """
 
-    request_id: str
     priority: Priority
     number: int
     tag: float = 0.0
     debt: float = 0.0
     attained_s: float = 0.0
     outstanding_s: float = 0.0
-    holders: int = 0
     queued: int = 0
     lanes: dict[str, "_Lane"] = field(default_factory=dict)
 
@@ -54,6 +52,7 @@ class Item:
     digest: bytes = b""
     bucket: int = 0
     fds: int = 0
+    nonce: int = 0  # of its attempt, while it runs
     suspect: bool = False  # it may have killed a worker: it runs alone
     queued: bool = False
     queued_s: float = 0.0

@@ -33,7 +33,7 @@ class Observer(Protocol):
         ...
 
 
-class Silent:
+class NullObserver:
     """An observer that ignores everything."""
 
     def item_finished(self, stage: str, wait_s: float, run_s: float, outcome: str) -> None:

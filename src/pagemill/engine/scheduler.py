@@ -1,25 +1,27 @@
 """The engine: takes items, gives them to workers, and ends every one exactly once.
 
-A thin shell around `fairness`, `ledger`, `admission` and `cost`, which decide; it
-runs on the event loop's thread alone, and nobody else touches its state.
+A thin shell: `policy` decides, this waits and sends. It runs on the event loop's
+thread alone, and nobody else touches its state.
 """
 
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, replace
-from itertools import count
-from typing import Final
+from dataclasses import dataclass, field
+from typing import Final, Protocol
 
 import anyio
 import structlog
+from anyio.abc import TaskStatus
 
-from pagemill.engine.admission import Load, predicted_s, refusal_s
+from pagemill.engine.batching import Hands
 from pagemill.engine.buffers import Buffer, item_digest
-from pagemill.engine.cost import CostModel
-from pagemill.engine.fairness import Asker, FairQueue
+from pagemill.engine.fairness import Item
 from pagemill.engine.group import GroupSpec
-from pagemill.engine.ledger import Ledger, Quarantine, Verdict
+from pagemill.engine.ledger import Outcome, State
+from pagemill.engine.messages import FDS_LIMIT, FRAME_LIMIT_BYTES
 from pagemill.engine.observer import NullObserver, Observer
+from pagemill.engine.policy import Fate, Limits, Policy, Work
 from pagemill.engine.port import (
     BatchReply,
     DeathCause,
@@ -30,11 +32,12 @@ from pagemill.engine.port import (
     WorkerPort,
 )
 from pagemill.engine.state import EngineState
-from pagemill.engine.supervisor import Supervisor
+from pagemill.engine.supervisor import Supervisor, WorkerState
 from pagemill.engine.task import Context, Result, Task
 from pagemill.errors import (
     AppError,
     DeadlineExceeded,
+    Defect,
     NotReady,
     Overloaded,
     PoisonInput,
@@ -43,167 +46,188 @@ from pagemill.errors import (
 )
 
 DEFAULT_LIMIT_S: Final = 60.0
-UNKNOWN_REQUEST_S: Final = 1.0
-RETRY_WHEN_BROKEN_S: Final = 30.0
+RETRY_WHEN_BROKEN_S: Final = 30.0  # restarts.BROKEN_WAIT_S
+# A batch is at most 64 payloads; one this large would not leave room for the others.
+_PAYLOAD_LIMIT_BYTES: Final = FRAME_LIMIT_BYTES // 128
 _log = structlog.get_logger()
+
+
+class Staff(Protocol):
+    """Who keeps the workers running: the supervisor."""
+
+    deaths: Counter[DeathCause]
+
+    async def run(self) -> None:
+        """Keep all workers running until cancelled."""
+        ...
+
+    async def leave(self) -> None:
+        """Let every worker finish its batch and go."""
+        ...
+
+    def states(self) -> Sequence[WorkerState]:
+        """Return every worker's state."""
+        ...
+
+    def stages(self) -> frozenset[str]:
+        """Return every stage that some worker can do once it runs."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineLimits:
-    """`stage_limit_s`: seconds that one item of a stage may take before its worker counts as hung."""
+    """`stage_limit_s`: seconds an item of a stage may take before its worker counts as hung."""
 
     max_requests: int = 256
-    stage_limit_s: Mapping[str, float] | None = None
+    stage_limit_s: Mapping[str, float] = field(default_factory=dict)
 
     def limit_s(self, stage: str) -> float:
         """Return one item's limit."""
-        return (self.stage_limit_s or {}).get(stage, DEFAULT_LIMIT_S)
+        return self.stage_limit_s.get(stage, DEFAULT_LIMIT_S)
 
 
 @dataclass(slots=True, eq=False)
-class _Item:
-    """One accepted item and whoever waits for it (`fairness.Waiting`)."""
+class _Slot:
+    """An item and its caller, who waits for `done`."""
 
-    number: int
     task: Task
-    context: Context
-    digest: bytes
-    cost_s: float
-    queued_s: float
-    done: anyio.Event
-    alone: bool = False
+    item: Item
+    done: anyio.Event = field(default_factory=anyio.Event)
     outcome: Result | AppError | None = None
 
-    @property
-    def flow(self) -> int:
-        return self.context.flow
 
-    @property
-    def priority(self) -> int:
-        return self.context.priority
+@dataclass(slots=True, eq=False)
+class _Seat:
+    """A worker that has joined, and what wakes it up."""
 
-    @property
-    def stage(self) -> str:
-        return self.task.stage
-
-    @property
-    def bucket(self) -> int:
-        return self.task.bucket
-
-
-@dataclass(slots=True)
-class _Request:
-    """An admitted request: what it should cost, what it has cost."""
-
-    pipeline: str
-    expected_s: float
+    port: WorkerPort
+    wake: anyio.Event = field(default_factory=anyio.Event)
 
 
 class Engine:
-    """Runs native work safely, on behalf of requests."""
+    """Runs native work safely, on behalf of requests. It is the workers' `Crew`."""
 
     def __init__(
         self,
-        groups: Sequence[GroupSpec],
+        groups: Sequence[GroupSpec] = (),
         limits: EngineLimits | None = None,
         observer: Observer | None = None,
+        *,
+        staff: Staff | None = None,
     ) -> None:
-        """Describe the engine; `serving` starts it."""
+        """Describe the engine; `serving` starts it. `staff` replaces the supervisor."""
         self._limits = limits or EngineLimits()
         self._observer = observer or NullObserver()
-        self._supervisor = Supervisor(self, groups, self._observer)
-        self._queue: FairQueue[_Item] = FairQueue()
-        self._ledger = Ledger()
-        self._quarantine = Quarantine()
-        self._costs = CostModel()
-        self._items: dict[int, _Item] = {}
-        self._requests: dict[int, _Request] = {}
-        self._idle: dict[WorkerPort, anyio.Event] = {}
-        self._joined: set[WorkerPort] = set()
-        self._numbers = count(1)
-        self._empty = anyio.Event()
+        self._supervisor = Supervisor(self, groups, _DeathWatch(self, self._observer))
+        self._staff: Staff = staff or self._supervisor
+        self._policy = Policy(Limits(max_requests=self._limits.max_requests))
+        self._slots: dict[int, _Slot] = {}
+        self._asleep: dict[_Seat, None] = {}  # in the order in which they fell asleep
+        self._able: Counter[str] = Counter()  # workers that can do a stage
+        self._idle: Counter[str] = Counter()  # those of them that have no batch
+        self._workers = 0
+        self._emptied = anyio.Event()
         self.draining = False
+        self._stopped = False
 
     @property
     def supervisor(self) -> Supervisor:
-        """Return who owns the workers."""
+        """Return who owns the worker processes."""
         return self._supervisor
+
+    # --- life ---
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator["Engine"]:
-        """Keep the workers running inside the block; end them after it."""
+        """Keep the workers running inside the block; end them after it.
+
+        Whoever still waits for an item then gets `ShuttingDown`.
+        """
         async with anyio.create_task_group() as group:
-            group.start_soon(self._supervisor.run)
+            group.start_soon(self._staff.run)
             try:
                 yield self
             finally:
-                self._fail_all(ShuttingDown("The server is stopping.", retry_after_s=1))
+                self._stop()
                 with anyio.CancelScope(shield=True):
-                    await self._supervisor.leave()
+                    await self._staff.leave()
                 group.cancel_scope.cancel()
 
+    async def serve(
+        self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED
+    ) -> None:
+        """Keep the workers running until cancelled."""
+        async with self.serving():
+            task_status.started()
+            await anyio.sleep_forever()
+
+    async def drain(self, grace_s: float) -> None:
+        """Refuse new requests; return when the accepted ones ended, or after `grace_s`.
+
+        What is left then ends as `ShuttingDown`.
+        """
+        self.draining = True
+        if self._policy.requests:
+            with anyio.move_on_after(grace_s):
+                await self._emptied.wait()
+        self._stop()
+
+    def _stop(self) -> None:
+        self.draining = self._stopped = True
+        for slot in list(self._slots.values()):
+            self._refuse(slot, _stopping())
+
+    # --- requests ---
+
     @contextmanager
-    def admit(self, context: Context, *, pipeline: str) -> Iterator[Context]:
+    def admit(
+        self, context: Context, *, pipeline: str, stages: frozenset[str] = frozenset()
+    ) -> Iterator[Context]:
         """Accept a request for the length of the block, or refuse it at the door.
 
-        Yields the context to run its items with.
+        Yields the context to run its items with. `stages` are those it cannot do
+        without.
 
         Raises:
             ShuttingDown, NotReady: no request is taken now.
             Overloaded: it would miss its deadline, or too many are accepted.
 
         """
-        admitted = self._admit(context, pipeline)
-        try:
-            yield admitted
-        finally:
-            self._dismiss(admitted)
-
-    def _admit(self, context: Context, pipeline: str) -> Context:
-        expected_s = self._costs.estimate_s(pipeline, 1, unknown_s=UNKNOWN_REQUEST_S)
-        refusal = self._refusal(context, expected_s)
+        refusal = self._refusal(context, pipeline, stages)
         if refusal is not None:
             self._observer.shed(refusal.code)
             raise refusal
-        admitted = replace(context, flow=next(self._numbers))
-        self._requests[admitted.flow] = _Request(pipeline, expected_s)
-        return admitted
+        admitted = self._policy.admit(context, pipeline=pipeline)
+        try:
+            yield admitted
+        finally:
+            self._policy.dismiss(admitted)
+            if self.draining and not self._policy.requests:
+                self._emptied.set()
 
-    def _refusal(self, context: Context, expected_s: float) -> Overloaded | None:
+    def _refusal(
+        self, context: Context, pipeline: str, stages: frozenset[str]
+    ) -> Overloaded | None:
         if self.draining:
-            return ShuttingDown("The server is stopping; ask another one.", retry_after_s=1)
-        if self._hopeless(self._supervisor.stages()):
-            names = ", ".join(sorted(self._hopeless(self._supervisor.stages())))
-            message = f"No worker can do {names}; /health/ready says why."
-            return NotReady(message, retry_after_s=RETRY_WHEN_BROKEN_S)
-        budget_s = context.deadline_s - anyio.current_time()
-        late_s = refusal_s(expected_s, budget_s, self._load())
+            return _stopping()
+        hopeless = sorted(stage for stage in stages if self._is_hopeless(stage))
+        known = self._staff.stages()
+        if not hopeless and known and all(map(self._is_hopeless, known)):
+            hopeless = sorted(known)
+        if hopeless:
+            return _not_ready(", ".join(hopeless))
+        late_s = self._policy.refusal_s(
+            context, pipeline=pipeline, workers=self._workers, now_s=anyio.current_time()
+        )
         if late_s is None:
             return None
         message = f"The server is busy; try again in {late_s:.0f} s."
         return Overloaded(message, retry_after_s=late_s)
 
-    def _load(self) -> Load:
-        remaining = tuple(
-            max(request.expected_s - self._queue.attained_s(flow), self._queue.waiting_s(flow))
-            for flow, request in self._requests.items()
-        )
-        workers = len(self._joined) or 1
-        return Load(
-            remaining_s=remaining, workers=workers, max_requests=self._limits.max_requests
-        )
-
-    def _dismiss(self, context: Context) -> None:
-        request = self._requests.pop(context.flow)
-        attained_s = self._queue.attained_s(context.flow)
-        if attained_s:
-            self._costs.learn(request.pipeline, 1, attained_s)
-        self._queue.forget(context.flow)
-        if self.draining and not self._requests:
-            self._empty.set()
+    # --- items ---
 
     async def run(self, task: Task, context: Context) -> Result:
-        """Return the stage's reply to one item.
+        """Return the stage's reply to one item of an admitted request.
 
         The caller keeps the task's buffers open until this returns. Cancelling it
         drops the item, or its reply when a worker has it already.
@@ -213,221 +237,254 @@ class Engine:
                 NotReady, ShuttingDown or Defect.
 
         """
-        assert context.flow in self._requests, "run outside of admit"
-        item = self._accept(task, context)
+        slot = self._accept(task, context)
         try:
             with anyio.CancelScope(deadline=context.deadline_s):
-                await item.done.wait()
-            outcome, item.outcome = item.outcome, None
-        finally:
-            self._take_back(item)
-            if isinstance(item.outcome, Result):  # answered, and cancelled just then
-                _close(item.outcome.buffers)
-        if outcome is None:
-            outcome = _deadline_error()
-            self._observe(item, outcome, run_s=0.0)
-        if isinstance(outcome, AppError):
-            raise outcome
-        return outcome
+                await slot.done.wait()
+        except BaseException:
+            self._withdraw(slot)
+            raise
+        if slot.outcome is None:
+            self._end(slot, _late(), Outcome.EXPIRED)
+        assert slot.outcome is not None
+        if isinstance(slot.outcome, AppError):
+            raise slot.outcome
+        return slot.outcome
 
-    def _accept(self, task: Task, context: Context) -> _Item:
-        if self._hopeless(frozenset((task.stage,))):
-            message = f"No worker can do {task.stage}; /health/ready says why."
-            raise NotReady(message, retry_after_s=RETRY_WHEN_BROKEN_S)
+    def _accept(self, task: Task, context: Context) -> _Slot:
         now_s = anyio.current_time()
         digest = item_digest(task.stage, task.payload, [b.identity for b in task.buffers])
-        if self._quarantine.holds(digest, now_s=now_s):
-            raise _poison_error()
-        item = _Item(
-            number=next(self._numbers),
-            task=task,
-            context=context,
+        refusal = self._item_refusal(task, context, digest, now_s)
+        if refusal is not None:
+            raise refusal
+        work = Work(
+            stage=task.stage,
             digest=digest,
-            cost_s=self._costs.estimate_s(task.stage, task.cost),
-            queued_s=now_s,
-            done=anyio.Event(),
+            cost=task.cost,
+            bucket=task.bucket,
+            fds=len(task.buffers),
         )
-        self._ledger.accept(item.number, digest)
-        self._items[item.number] = item
-        self._queue.push(item)
+        item = self._policy.accept(work, context, now_s=now_s)
+        slot = self._slots[item.number] = _Slot(task, item)
         self._wake(task.stage)
-        return item
+        return slot
 
-    def _take_back(self, item: _Item) -> None:
-        """Forget an item whose caller waits no more."""
-        if self._items.pop(item.number, None) is None:
-            return  # it was settled
-        if not self._ledger.is_running(item.number):
-            self._queue.remove(item)
-        self._ledger.settle(item.number)
+    def _item_refusal(
+        self, task: Task, context: Context, digest: bytes, now_s: float
+    ) -> AppError | None:
+        if self._stopped:
+            return _stopping()
+        if context.deadline_s <= now_s:
+            return _late()
+        if self._policy.is_poison(digest, now_s=now_s):
+            return _poisonous()
+        if not self._able[task.stage] and self._is_hopeless(task.stage):
+            return _not_ready(task.stage)
+        if not self._policy.is_admitted(context):
+            return Defect(f"an item of {task.stage} outside of any admitted request")
+        if len(task.buffers) > FDS_LIMIT or len(task.payload) > _PAYLOAD_LIMIT_BYTES:
+            return Defect(f"an item of {task.stage} is too large for a frame")
+        return None
 
-    def _settle(self, item: _Item, outcome: Result | AppError) -> bool:
-        """Give an item its end; False when nobody waits for it any more."""
-        if self._items.pop(item.number, None) is None:
-            return False
-        self._ledger.settle(item.number)
-        item.outcome = outcome
-        item.done.set()
-        return True
+    def _withdraw(self, slot: _Slot) -> None:
+        """The caller is cancelled: drop its item, or the answer it never saw."""
+        if slot.outcome is None:
+            self._policy.abandon(slot.item, Outcome.CANCELLED)
+            del self._slots[slot.item.number]
+            self._observer.item_finished(slot.task.stage, 0.0, 0.0, "cancelled")
+        elif isinstance(slot.outcome, Result):
+            _close(slot.outcome.buffers)
 
-    def _observe(self, item: _Item, outcome: Result | AppError, *, run_s: float) -> None:
+    def _end(self, slot: _Slot, error: AppError, outcome: Outcome) -> None:
+        """End an item that no worker answers; if one is at it, its reply is dropped."""
+        self._policy.abandon(slot.item, outcome)
+        self._settle(slot, error)
+
+    def _refuse(self, slot: _Slot, error: Overloaded) -> None:
+        self._end(slot, error, Outcome.REFUSED)
+
+    def _settle(
+        self, slot: _Slot, outcome: Result | AppError, *, wait_s: float = 0.0, run_s: float = 0.0
+    ) -> None:
+        """Wake the caller up; the policy has ended the item already."""
+        del self._slots[slot.item.number]
+        slot.outcome = outcome
+        slot.done.set()
         name = outcome.code if isinstance(outcome, AppError) else "ok"
-        wait_s = max(0.0, anyio.current_time() - item.queued_s - run_s)
-        self._observer.item_finished(item.stage, name, wait_s=wait_s, run_s=run_s)
+        self._observer.item_finished(slot.task.stage, wait_s, run_s, name)
 
-    def _wake(self, stage: str) -> None:
-        for port, event in self._idle.items():
-            if stage in port.stages:
-                event.set()
+    # --- workers ---
 
     async def serve_worker(self, port: WorkerPort) -> None:
         """Give `port` batches until it dies or leaves (`port.Crew`)."""
-        self._joined.add(port)
+        seat = _Seat(port)
+        self._workers += 1
+        self._able.update(port.stages)
+        self._idle.update(port.stages)
         try:
             while not port.leaving:
-                await self._run_batch(port, await self._next_batch(port))
+                await self._run_batch(seat, await self._next_batch(seat))
         except WorkerDied:
             return  # its items were seen to
         finally:
-            self._joined.discard(port)
-            self._fail_hopeless()
+            self._workers -= 1
+            self._able.subtract(port.stages)
+            self._idle.subtract(port.stages)
+            self._wake_more()  # it may have been woken up for nothing
 
-    async def _next_batch(self, port: WorkerPort) -> list[_Item]:
-        try:
-            while True:
-                event = self._idle[port] = anyio.Event()
-                able = sum(1 for other in self._idle if other.stages & port.stages)
-                asker = Asker(stages=port.stages, batch=port.batch, idle=able)
-                batch = self._unexpired(self._queue.next_batch(asker))
-                if batch:
-                    return batch
-                await event.wait()
-        finally:
-            del self._idle[port]
+    async def _next_batch(self, seat: _Seat) -> list[_Slot]:
+        port = seat.port
+        hands = Hands(stages=port.stages, able=self._able, idle=self._idle, batch=port.batch)
+        while True:
+            draw = self._policy.draw(hands, port.name, now_s=anyio.current_time())
+            for item in draw.expired:
+                self._settle(self._slots[item.number], _late())
+            if draw.batch:
+                self._wake_more()
+                return [self._slots[item.number] for item in draw.batch]
+            seat.wake = anyio.Event()
+            self._asleep[seat] = None
+            try:
+                await seat.wake.wait()
+            finally:
+                self._asleep.pop(seat, None)
 
-    def _unexpired(self, batch: list[_Item]) -> list[_Item]:
-        now_s = anyio.current_time()
-        for item in batch:
-            if item.context.deadline_s <= now_s:
-                error = _deadline_error()
-                if self._settle(item, error):
-                    self._observe(item, error, run_s=0.0)
-        return [item for item in batch if item.context.deadline_s > now_s]
-
-    async def _run_batch(self, port: WorkerPort, batch: list[_Item]) -> None:
-        for item in batch:
-            self._ledger.start(item.number)
-        stage = batch[0].stage
-        outgoing = OutgoingBatch(
-            stage=stage,
-            items=tuple(
-                OutgoingItem(nonce=item.number, payload=item.task.payload, buffers=item.task.buffers)
-                for item in batch
-            ),
-            together=port.batch > 1 and len(batch) > 1,
-        )
+    async def _run_batch(self, seat: _Seat, batch: list[_Slot]) -> None:
+        """Have a batch run. Nothing may wait between its draw and `port.run`."""
+        port, stage, start_s = seat.port, batch[0].task.stage, anyio.current_time()
         self._observer.batch_sent(stage, len(batch))
-        limit_s = self._limits.limit_s(stage) * len(batch)
+        self._idle.subtract(port.stages)
         try:
-            reply = await port.run(outgoing, limit_s=limit_s)
+            reply = await port.run(
+                _outgoing(batch, together=port.batch > 1),
+                limit_s=self._limits.limit_s(stage) * len(batch),
+            )
         except WorkerDied as death:
             self._lose(batch, death.cause)
             raise
-        self._hand_out(batch, reply, port.generation)
+        except BaseException:  # cancelled, by whoever owns the worker
+            self._lose(batch, DeathCause.LEFT)
+            raise
+        finally:
+            self._idle.update(port.stages)
+        self._hand_out(batch, reply, port.generation, start_s=start_s)
 
-    def _hand_out(self, batch: list[_Item], reply: BatchReply, generation: int) -> None:
-        for item, each, seconds in zip(batch, reply.replies, reply.seconds, strict=True):
-            self._costs.learn(item.stage, item.task.cost, seconds)
-            self._queue.correct(item.flow, estimated_s=item.cost_s, actual_s=seconds)
-            outcome = _outcome(each, generation)
-            if self._settle(item, outcome):
-                self._observe(item, outcome, run_s=seconds)
+    def _hand_out(
+        self, batch: list[_Slot], reply: BatchReply, generation: int, *, start_s: float
+    ) -> None:
+        now_s = anyio.current_time()
+        for slot, each, seconds in zip(batch, reply.replies, reply.seconds, strict=True):
+            failed = isinstance(each, AppError)
+            outcome = Outcome.FAILED if failed else Outcome.ANSWERED
+            seconds = min(max(seconds, 0.0), now_s - start_s)  # noqa: PLW2901 - a worker's word
+            if self._policy.finish(slot.item, outcome, seconds=seconds, now_s=now_s):
+                wait_s = start_s - slot.item.queued_s
+                self._settle(slot, _outcome(each, generation), wait_s=wait_s, run_s=seconds)
             elif isinstance(each, ItemReply):  # its caller is gone
                 _close(each.buffers)
 
-    def _lose(self, batch: list[_Item], cause: DeathCause) -> None:
-        for item in reversed(batch):  # each goes to the head, so the first goes last
-            if item.number not in self._items:
-                continue  # its caller is gone
-            verdict = self._ledger.lose(item.number, cause)
-            if verdict in (Verdict.RETRY, Verdict.RETRY_ALONE):
-                item.alone = item.alone or verdict is Verdict.RETRY_ALONE
-                self._observer.retried(item.stage)
-                self._queue.push_back(item)
-                self._wake(item.stage)
-            else:
-                self._give_up(item, verdict)
+    def _lose(self, batch: list[_Slot], cause: DeathCause) -> None:
+        now_s = anyio.current_time()
+        for slot in batch:
+            match self._policy.lose(slot.item, cause, now_s=now_s):
+                case Fate.RETRIED:
+                    self._retry(slot)
+                case Fate.POISONED:
+                    self._poison(slot)
+                case Fate.LOST:
+                    message = "Worker after worker died of causes outside the request."
+                    self._settle(slot, WorkerLost(message, retry_after_s=1.0))
+                case Fate.FORGOTTEN:
+                    pass
 
-    def _give_up(self, item: _Item, verdict: Verdict) -> None:
-        error: AppError
-        if verdict is Verdict.POISON:
-            self._quarantine.add(item.digest, now_s=anyio.current_time())
-            self._observer.quarantined(item.stage)
-            _log.warning("poison_input", stage=item.stage, request_id=item.context.request_id)
-            error = _poison_error()
+    def _retry(self, slot: _Slot) -> None:
+        self._observer.retried(slot.task.stage)
+        if self._stopped:
+            self._refuse(slot, _stopping())
         else:
-            error = WorkerLost("Worker after worker died of outside causes.", retry_after_s=5)
-        self._settle(item, error)
-        self._observe(item, error, run_s=0.0)
+            self._wake(slot.task.stage)
 
-    def _hopeless(self, stages: frozenset[str]) -> frozenset[str]:
-        """Return those stages that no worker can do, now or in a while."""
-        hopeful = {
-            stage
-            for worker in self._supervisor.states()
-            if worker.status != "broken"
-            for stage in worker.stages
-        }
-        for port in self._joined:
-            hopeful |= port.stages
-        return stages - hopeful
+    def _poison(self, slot: _Slot) -> None:
+        _log.warning("poison_input", stage=slot.task.stage, digest=slot.item.digest.hex())
+        self._observer.quarantined()
+        self._settle(slot, _poisonous())
+        for copy in self._policy.poisoned_copies(slot.item.digest):
+            self._settle(self._slots[copy.number], _poisonous())
 
-    def _fail_hopeless(self) -> None:
-        hopeless = self._hopeless(frozenset(self._queue.by_stage))
-        for item in [item for item in self._queue if item.stage in hopeless]:
-            self._queue.remove(item)
-            message = f"No worker can do {item.stage}; /health/ready says why."
-            self._settle(item, NotReady(message, retry_after_s=RETRY_WHEN_BROKEN_S))
+    def _wake(self, stage: str) -> None:
+        """Wake one worker that can do `stage`; it takes what is there by then."""
+        for seat in self._asleep:
+            if stage in seat.port.stages:
+                del self._asleep[seat]
+                seat.wake.set()
+                return
 
-    def _fail_all(self, error: AppError) -> None:
-        for item in list(self._items.values()):
-            self._queue.remove(item)
-            self._settle(item, error)
+    def _wake_more(self) -> None:
+        """Wake workers for what is left: no item waits while one sleeps that can do it."""
+        if self._asleep:
+            for stage, count in self._policy.queue.depths().items():
+                if count:
+                    self._wake(stage)
 
-    async def drain(self, grace_s: float) -> None:
-        """Refuse new requests; return when the accepted ones ended, or after `grace_s`.
+    # --- hope ---
 
-        What is left then ends as `ShuttingDown`.
-        """
-        self.draining = True
-        if self._requests:
-            with anyio.move_on_after(grace_s):
-                await self._empty.wait()
-        self._fail_all(ShuttingDown("The server stopped before the answer.", retry_after_s=1))
+    def _is_hopeless(self, stage: str) -> bool:
+        """Return whether no worker can do `stage` now, nor after an ordinary restart."""
+        if self._able[stage]:
+            return False
+        places = [place for place in self._staff.states() if stage in place.stages]
+        return stage not in self._staff.stages() or (
+            bool(places) and all(place.status == "broken" for place in places)
+        )
+
+    def refuse_hopeless(self) -> None:
+        """End the queued items that no worker can do any more."""
+        depths = self._policy.queue.depths()
+        hopeless = {stage for stage, count in depths.items() if count and self._is_hopeless(stage)}
+        if hopeless:
+            for item in self._policy.queued():
+                if item.stage in hopeless:
+                    self._refuse(self._slots[item.number], _not_ready(item.stage))
 
     def snapshot(self) -> EngineState:
         """Return the engine's state at this moment."""
-        states = tuple(self._supervisor.states())
-        doing = {stage for port in self._joined for stage in port.stages}
-        load = self._load()
-        usual_s = self._costs.estimate_s("ocr", 1, unknown_s=UNKNOWN_REQUEST_S)
-        wait_s = predicted_s(usual_s, load.remaining_s, load.workers) - usual_s / load.workers
+        doable = {stage for stage, count in self._able.items() if count}
+        ledger = self._policy.ledger
+        now_s = anyio.current_time()
+        typical = Context(request_id="", deadline_s=now_s)
         return EngineState(
-            workers=states,
-            queued={stage: n for stage, n in self._queue.by_stage.items() if n},
-            running=len(self._ledger) - len(self._queue),
-            requests=len(self._requests),
-            predicted_wait_s=wait_s,
+            workers=tuple(self._staff.states()),
+            queued={stage: n for stage, n in self._policy.queue.depths().items() if n},
+            running=ledger.count(State.RUNNING) + ledger.count(State.ABANDONED),
+            requests=self._policy.requests,
+            predicted_wait_s=self._policy.wait_s(typical, workers=self._workers),
             draining=self.draining,
-            missing=tuple(sorted(self._supervisor.stages() - doing)),
-            quarantined=len(self._quarantine),
-            deaths=dict(self._supervisor.deaths),
+            missing=tuple(sorted(self._staff.stages() - doable)),
+            quarantined=self._policy.quarantine.count(now_s=now_s),
+            deaths=dict(self._staff.deaths),
         )
 
 
-def _close(buffers: Sequence[Buffer]) -> None:
-    for buffer in buffers:
-        buffer.close()
+class _DeathWatch(NullObserver):
+    """Hears of deaths from the supervisor: the last one may leave a stage hopeless."""
+
+    def __init__(self, engine: Engine, observer: Observer) -> None:
+        self._engine = engine
+        self._observer = observer
+
+    def worker_died(self, cause: DeathCause) -> None:
+        self._observer.worker_died(cause)
+        self._engine.refuse_hopeless()
+
+
+def _outgoing(batch: Sequence[_Slot], *, together: bool) -> OutgoingBatch:
+    items = tuple(
+        OutgoingItem(
+            nonce=slot.item.nonce, payload=slot.task.payload, buffers=slot.task.buffers
+        )
+        for slot in batch
+    )
+    return OutgoingBatch(stage=batch[0].task.stage, items=items, together=together)
 
 
 def _outcome(reply: ItemReply | AppError, generation: int) -> Result | AppError:
@@ -436,12 +493,26 @@ def _outcome(reply: ItemReply | AppError, generation: int) -> Result | AppError:
     return Result(payload=reply.payload, buffers=reply.buffers, generation=generation)
 
 
-def _deadline_error() -> DeadlineExceeded:
+def _close(buffers: Sequence[Buffer]) -> None:
+    for buffer in buffers:
+        buffer.close()
+
+
+def _late() -> DeadlineExceeded:
     return DeadlineExceeded(
-        "The deadline passed before the answer was whole; give it more time with "
+        "The deadline passed before the answer was whole; allow more time with "
         "X-Request-Timeout-Seconds."
     )
 
 
-def _poison_error() -> PoisonInput:
+def _poisonous() -> PoisonInput:
     return PoisonInput("Reading this document ended two workers; it is refused for a while.")
+
+
+def _not_ready(stages: str) -> NotReady:
+    message = f"No worker can do {stages}; /health/ready says why."
+    return NotReady(message, retry_after_s=RETRY_WHEN_BROKEN_S)
+
+
+def _stopping() -> ShuttingDown:
+    return ShuttingDown("The server is stopping; ask another one.", retry_after_s=1.0)

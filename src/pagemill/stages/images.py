@@ -205,13 +205,17 @@ def _known_png(page: NDArray[np.uint8]) -> bytes:
 
 
 def _check_decoded(image: Image.Image) -> None:
-    """Raise ValueError for a TIFF frame without a pixel.
+    """Raise ValueError for a compressed TIFF frame without a pixel.
 
     Pillow 13 takes no notice when libtiff cannot find a frame's directory, and hands on
     zeros; a frame that is black from edge to edge is taken for one of those.
     """
-    black = image.format == "TIFF" and image.mode in ("1", "L", "RGB", "RGBA", "I;16", "I;16B")
-    if black and image.getbbox(alpha_only=False) is None:
+    suspect = (
+        image.format == "TIFF"
+        and image.info.get("compression") != "raw"
+        and image.mode in ("1", "L", "RGB", "RGBA", "I;16", "I;16B")  # of which zeros are black
+    )
+    if suspect and image.getbbox(alpha_only=False) is None:
         message = "no pixel was decoded"
         raise ValueError(message)
 
