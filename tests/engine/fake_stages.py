@@ -109,8 +109,7 @@ def dies_loading(_config: dict[str, Any]) -> Each:
 
 def liar(config: dict[str, Any]) -> Each:
     """Make the worker answer out of contract: replaces its reply function."""
-    from pagemill.engine import worker
-
+    worker = sys.modules["__main__"]  # the worker's own module, as it runs
     kind = config["kind"]
     honest = worker._reply
 

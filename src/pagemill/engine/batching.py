@@ -5,11 +5,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from pagemill.engine.fairness import FairQueue, Item
-from pagemill.engine.messages import FDS_LIMIT
+from pagemill.engine.messages import FDS_LIMIT, FRAME_LIMIT_BYTES
 
 BATCH_S: Final = 0.1  # a receipt waits no longer than this behind a long PDF
 CHUNK_S: Final = 0.02  # a round trip takes some 0.5 ms: smaller batches waste cores
 BATCH_ITEMS: Final = 64
+PAYLOAD_LIMIT_BYTES: Final = FRAME_LIMIT_BYTES // 2  # the rest is for the frame itself
 _LOOKAHEAD: Final = 8
 _ROUNDING: Final = 1.0 + 1e-9
 
@@ -36,7 +37,9 @@ class Draw:
     expired: tuple[Item, ...]
 
 
-def next_batch(queue: FairQueue, hands: Hands, *, now_s: float, batch_s: float = BATCH_S) -> Draw:
+def next_batch(
+    queue: FairQueue, hands: Hands, *, now_s: float, batch_s: float = BATCH_S
+) -> Draw:
     """Take the items whose turn it is, charged to their requests; () when none is.
 
     All of one stage, up to `batch_s` of estimated work, fewer when other workers could
@@ -50,7 +53,8 @@ def next_batch(queue: FairQueue, hands: Hands, *, now_s: float, batch_s: float =
         expired.append(first)
     else:
         return Draw(batch=(), expired=tuple(expired))
-    share_s = _share_s(queue, first, hands, batch_s)
+    load = _Load(limit_s=_share_s(queue, first, hands, batch_s))
+    load.add(first)
     queue.charge(first)
     batch = [first]
     if not first.suspect:
@@ -58,7 +62,7 @@ def next_batch(queue: FairQueue, hands: Hands, *, now_s: float, batch_s: float =
         for item in _mates(queue, first, hands, aside):
             if item.deadline_s <= now_s:
                 expired.append(item)
-            elif _fits(batch, item, share_s):
+            elif load.add(item):
                 queue.charge(item)
                 batch.append(item)
             else:
@@ -67,6 +71,27 @@ def next_batch(queue: FairQueue, hands: Hands, *, now_s: float, batch_s: float =
         for item in aside:
             queue.add(item)
     return Draw(batch=tuple(batch), expired=tuple(expired))
+
+
+@dataclass(slots=True, kw_only=True)
+class _Load:
+    """What a batch holds so far, and how long it may take."""
+
+    limit_s: float
+    seconds: float = 0.0
+    fds: int = 0
+    payload_bytes: int = 0
+
+    def add(self, item: Item) -> bool:
+        """Add an item if it fits; the first one is added whatever it is."""
+        seconds = self.seconds + item.estimate_s
+        fds = self.fds + item.fds
+        payload_bytes = self.payload_bytes + item.payload_bytes
+        fits_frame = fds <= FDS_LIMIT and payload_bytes <= PAYLOAD_LIMIT_BYTES
+        if self.seconds and not (fits_frame and seconds <= self.limit_s * _ROUNDING):
+            return False
+        self.seconds, self.fds, self.payload_bytes = seconds, fds, payload_bytes
+        return True
 
 
 def _share_s(queue: FairQueue, first: Item, hands: Hands, batch_s: float) -> float:
@@ -81,7 +106,9 @@ def _share_s(queue: FairQueue, first: Item, hands: Hands, batch_s: float) -> flo
     return min(batch_s, max(able_share_s, min(CHUNK_S, idle_share_s)))
 
 
-def _mates(queue: FairQueue, first: Item, hands: Hands, aside: list[Item]) -> Iterator[Item]:
+def _mates(
+    queue: FairQueue, first: Item, hands: Hands, aside: list[Item]
+) -> Iterator[Item]:
     """Yield items taken from the queue that may follow `first`, in turn.
 
     On a device that runs a batch as one, only those of equal bucket: others are put
@@ -104,9 +131,3 @@ def _mates(queue: FairQueue, first: Item, hands: Hands, aside: list[Item]) -> It
         else:
             patience -= 1
             aside.append(item)
-
-
-def _fits(batch: list[Item], item: Item, share_s: float) -> bool:
-    seconds = sum(each.estimate_s for each in batch) + item.estimate_s
-    fds = sum(each.fds for each in batch) + item.fds
-    return seconds <= share_s * _ROUNDING and fds <= FDS_LIMIT

@@ -26,7 +26,8 @@ class Flow:
 
     `attained_s` is the service it got; `outstanding_s` what its items still need.
     `debt` is what it was charged too little (or too much), in units of the tag. It is
-    settled at the next charge, so tags never fall and each heap holds a flow once.
+    settled at the next charge: only a refund lets a tag fall. Each heap holds a flow
+    once, with its tag or an older, lower one; more often only after refunds.
     """
 
     priority: Priority
@@ -52,6 +53,7 @@ class Item:
     digest: bytes = b""
     bucket: int = 0
     fds: int = 0
+    payload_bytes: int = 0
     nonce: int = 0  # of its attempt, while it runs
     suspect: bool = False  # it may have killed a worker: it runs alone
     queued: bool = False
@@ -107,10 +109,13 @@ class _Waiting:
         """Forget flows whose items are all gone, once they are most of the heap."""
         if len(self.heap) <= 2 * self.flows + _SLACK:
             return
-        for entry in self.heap:
-            if not entry[3].lanes[stage].live:
-                del entry[3].lanes[stage]
-        self.heap = [entry for entry in self.heap if stage in entry[3].lanes]
+        flows = {entry[2]: entry[3] for entry in self.heap}
+        self.heap = []
+        for flow in flows.values():
+            if stage in flow.lanes and flow.lanes[stage].live:
+                self.heap.append((flow.priority, flow.tag, flow.number, flow))
+            else:
+                flow.lanes.pop(stage, None)
         heapq.heapify(self.heap)
 
 
@@ -156,10 +161,11 @@ class FairQueue:
         heap = self._waiting[stage].heap if stage in self._waiting else []
         while heap:
             priority, tag, number, flow = heap[0]
-            item = flow.lanes[stage].head()
+            lane = flow.lanes.get(stage)
+            item = lane.head() if lane is not None else None
             if item is None:
                 heapq.heappop(heap)
-                del flow.lanes[stage]
+                flow.lanes.pop(stage, None)
             elif tag != flow.tag:
                 heapq.heapreplace(heap, (priority, flow.tag, number, flow))
             else:
@@ -182,9 +188,18 @@ class FairQueue:
         flow.attained_s += item.estimate_s
 
     def correct(self, item: Item, seconds: float) -> None:
-        """Replace an item's estimate by what it really took; 0 when it was lost."""
+        """Replace an item's estimate by what it really took."""
         item.flow.debt += item.charge * (seconds / item.estimate_s - 1.0)
         item.flow.attained_s += seconds - item.estimate_s
+
+    def refund(self, item: Item) -> None:
+        """Take an item's charge back: its worker died, and others shall not overtake it."""
+        flow = item.flow
+        flow.attained_s -= item.estimate_s
+        flow.tag -= item.charge
+        for stage in flow.lanes:  # a second, lower entry; `head` and `compact` sort it out
+            entry = (flow.priority, flow.tag, flow.number, flow)
+            heapq.heappush(self._waiting[stage].heap, entry)
 
     def weight(self, flow: Flow) -> float:
         """Return a flow's weight: a receipt need not wait for a 300-page PDF."""

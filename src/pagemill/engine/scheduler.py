@@ -11,21 +11,19 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 import anyio
-import structlog
 from anyio.abc import TaskStatus
 
-from pagemill.engine.batching import Hands
-from pagemill.engine.buffers import Buffer, item_digest
-from pagemill.engine.fairness import Item
+from pagemill.engine import callers
+from pagemill.engine.batching import PAYLOAD_LIMIT_BYTES, Hands
+from pagemill.engine.buffers import item_digest
+from pagemill.engine.callers import Callers, Slot
 from pagemill.engine.group import GroupSpec
-from pagemill.engine.ledger import Outcome, State
-from pagemill.engine.messages import FDS_LIMIT, FRAME_LIMIT_BYTES
+from pagemill.engine.ledger import State
+from pagemill.engine.messages import FDS_LIMIT
 from pagemill.engine.observer import NullObserver, Observer
-from pagemill.engine.policy import Fate, Limits, Policy, Work
+from pagemill.engine.policy import Limits, Policy
 from pagemill.engine.port import (
-    BatchReply,
     DeathCause,
-    ItemReply,
     OutgoingBatch,
     OutgoingItem,
     WorkerDied,
@@ -34,22 +32,9 @@ from pagemill.engine.port import (
 from pagemill.engine.state import EngineState
 from pagemill.engine.supervisor import Supervisor, WorkerState
 from pagemill.engine.task import Context, Result, Task
-from pagemill.errors import (
-    AppError,
-    DeadlineExceeded,
-    Defect,
-    NotReady,
-    Overloaded,
-    PoisonInput,
-    ShuttingDown,
-    WorkerLost,
-)
+from pagemill.errors import AppError, Defect, Overloaded
 
 DEFAULT_LIMIT_S: Final = 60.0
-RETRY_WHEN_BROKEN_S: Final = 30.0  # restarts.BROKEN_WAIT_S
-# A batch is at most 64 payloads; one this large would not leave room for the others.
-_PAYLOAD_LIMIT_BYTES: Final = FRAME_LIMIT_BYTES // 128
-_log = structlog.get_logger()
 
 
 class Staff(Protocol):
@@ -87,16 +72,6 @@ class EngineLimits:
 
 
 @dataclass(slots=True, eq=False)
-class _Slot:
-    """An item and its caller, who waits for `done`."""
-
-    task: Task
-    item: Item
-    done: anyio.Event = field(default_factory=anyio.Event)
-    outcome: Result | AppError | None = None
-
-
-@dataclass(slots=True, eq=False)
 class _Seat:
     """A worker that has joined, and what wakes it up."""
 
@@ -121,14 +96,13 @@ class Engine:
         self._supervisor = Supervisor(self, groups, _DeathWatch(self, self._observer))
         self._staff: Staff = staff or self._supervisor
         self._policy = Policy(Limits(max_requests=self._limits.max_requests))
-        self._slots: dict[int, _Slot] = {}
+        self._callers = Callers(self._policy, self._observer)
         self._asleep: dict[_Seat, None] = {}  # in the order in which they fell asleep
         self._able: Counter[str] = Counter()  # workers that can do a stage
         self._idle: Counter[str] = Counter()  # those of them that have no batch
         self._workers = 0
         self._emptied = anyio.Event()
         self.draining = False
-        self._stopped = False
 
     @property
     def supervisor(self) -> Supervisor:
@@ -173,9 +147,8 @@ class Engine:
         self._stop()
 
     def _stop(self) -> None:
-        self.draining = self._stopped = True
-        for slot in list(self._slots.values()):
-            self._refuse(slot, _stopping())
+        self.draining = True
+        self._callers.close()
 
     # --- requests ---
 
@@ -209,15 +182,18 @@ class Engine:
         self, context: Context, pipeline: str, stages: frozenset[str]
     ) -> Overloaded | None:
         if self.draining:
-            return _stopping()
+            return callers.stopping()
         hopeless = sorted(stage for stage in stages if self._is_hopeless(stage))
         known = self._staff.stages()
         if not hopeless and known and all(map(self._is_hopeless, known)):
             hopeless = sorted(known)
         if hopeless:
-            return _not_ready(", ".join(hopeless))
+            return callers.not_ready(", ".join(hopeless))
         late_s = self._policy.refusal_s(
-            context, pipeline=pipeline, workers=self._workers, now_s=anyio.current_time()
+            context,
+            pipeline=pipeline,
+            workers=self._workers,
+            now_s=anyio.current_time(),
         )
         if late_s is None:
             return None
@@ -241,77 +217,44 @@ class Engine:
         try:
             with anyio.CancelScope(deadline=context.deadline_s):
                 await slot.done.wait()
-        except BaseException:
-            self._withdraw(slot)
+        except BaseException:  # cancelled
+            self._callers.withdraw(slot)
             raise
         if slot.outcome is None:
-            self._end(slot, _late(), Outcome.EXPIRED)
+            self._callers.expire(slot)
         assert slot.outcome is not None
         if isinstance(slot.outcome, AppError):
             raise slot.outcome
         return slot.outcome
 
-    def _accept(self, task: Task, context: Context) -> _Slot:
+    def _accept(self, task: Task, context: Context) -> Slot:
         now_s = anyio.current_time()
-        digest = item_digest(task.stage, task.payload, [b.identity for b in task.buffers])
+        digest = item_digest(
+            task.stage, task.payload, [b.identity for b in task.buffers]
+        )
         refusal = self._item_refusal(task, context, digest, now_s)
         if refusal is not None:
             raise refusal
-        work = Work(
-            stage=task.stage,
-            digest=digest,
-            cost=task.cost,
-            bucket=task.bucket,
-            fds=len(task.buffers),
-        )
-        item = self._policy.accept(work, context, now_s=now_s)
-        slot = self._slots[item.number] = _Slot(task, item)
+        slot = self._callers.accept(task, context, digest, now_s=now_s)
         self._wake(task.stage)
         return slot
 
     def _item_refusal(
         self, task: Task, context: Context, digest: bytes, now_s: float
     ) -> AppError | None:
-        if self._stopped:
-            return _stopping()
+        if self._callers.closed:
+            return callers.stopping()
         if context.deadline_s <= now_s:
-            return _late()
+            return callers.late()
         if self._policy.is_poison(digest, now_s=now_s):
-            return _poisonous()
-        if not self._able[task.stage] and self._is_hopeless(task.stage):
-            return _not_ready(task.stage)
+            return callers.poisonous()
+        if self._is_hopeless(task.stage):
+            return callers.not_ready(task.stage)
         if not self._policy.is_admitted(context):
             return Defect(f"an item of {task.stage} outside of any admitted request")
-        if len(task.buffers) > FDS_LIMIT or len(task.payload) > _PAYLOAD_LIMIT_BYTES:
+        if len(task.buffers) > FDS_LIMIT or len(task.payload) > PAYLOAD_LIMIT_BYTES:
             return Defect(f"an item of {task.stage} is too large for a frame")
         return None
-
-    def _withdraw(self, slot: _Slot) -> None:
-        """The caller is cancelled: drop its item, or the answer it never saw."""
-        if slot.outcome is None:
-            self._policy.abandon(slot.item, Outcome.CANCELLED)
-            del self._slots[slot.item.number]
-            self._observer.item_finished(slot.task.stage, 0.0, 0.0, "cancelled")
-        elif isinstance(slot.outcome, Result):
-            _close(slot.outcome.buffers)
-
-    def _end(self, slot: _Slot, error: AppError, outcome: Outcome) -> None:
-        """End an item that no worker answers; if one is at it, its reply is dropped."""
-        self._policy.abandon(slot.item, outcome)
-        self._settle(slot, error)
-
-    def _refuse(self, slot: _Slot, error: Overloaded) -> None:
-        self._end(slot, error, Outcome.REFUSED)
-
-    def _settle(
-        self, slot: _Slot, outcome: Result | AppError, *, wait_s: float = 0.0, run_s: float = 0.0
-    ) -> None:
-        """Wake the caller up; the policy has ended the item already."""
-        del self._slots[slot.item.number]
-        slot.outcome = outcome
-        slot.done.set()
-        name = outcome.code if isinstance(outcome, AppError) else "ok"
-        self._observer.item_finished(slot.task.stage, wait_s, run_s, name)
 
     # --- workers ---
 
@@ -332,16 +275,17 @@ class Engine:
             self._idle.subtract(port.stages)
             self._wake_more()  # it may have been woken up for nothing
 
-    async def _next_batch(self, seat: _Seat) -> list[_Slot]:
+    async def _next_batch(self, seat: _Seat) -> list[Slot]:
         port = seat.port
-        hands = Hands(stages=port.stages, able=self._able, idle=self._idle, batch=port.batch)
+        hands = Hands(
+            stages=port.stages, able=self._able, idle=self._idle, batch=port.batch
+        )
         while True:
             draw = self._policy.draw(hands, port.name, now_s=anyio.current_time())
-            for item in draw.expired:
-                self._settle(self._slots[item.number], _late())
+            self._callers.expired(draw.expired)
             if draw.batch:
                 self._wake_more()
-                return [self._slots[item.number] for item in draw.batch]
+                return self._callers.slots(draw.batch)
             seat.wake = anyio.Event()
             self._asleep[seat] = None
             try:
@@ -349,7 +293,7 @@ class Engine:
             finally:
                 self._asleep.pop(seat, None)
 
-    async def _run_batch(self, seat: _Seat, batch: list[_Slot]) -> None:
+    async def _run_batch(self, seat: _Seat, batch: list[Slot]) -> None:
         """Have a batch run. Nothing may wait between its draw and `port.run`."""
         port, stage, start_s = seat.port, batch[0].task.stage, anyio.current_time()
         self._observer.batch_sent(stage, len(batch))
@@ -360,56 +304,16 @@ class Engine:
                 limit_s=self._limits.limit_s(stage) * len(batch),
             )
         except WorkerDied as death:
-            self._lose(batch, death.cause)
+            self._callers.lose(batch, death.cause)
             raise
         except BaseException:  # cancelled, by whoever owns the worker
-            self._lose(batch, DeathCause.LEFT)
+            self._callers.lose(batch, DeathCause.LEFT)
             raise
         finally:
             self._idle.update(port.stages)
-        self._hand_out(batch, reply, port.generation, start_s=start_s)
-
-    def _hand_out(
-        self, batch: list[_Slot], reply: BatchReply, generation: int, *, start_s: float
-    ) -> None:
-        now_s = anyio.current_time()
-        for slot, each, seconds in zip(batch, reply.replies, reply.seconds, strict=True):
-            failed = isinstance(each, AppError)
-            outcome = Outcome.FAILED if failed else Outcome.ANSWERED
-            seconds = min(max(seconds, 0.0), now_s - start_s)  # noqa: PLW2901 - a worker's word
-            if self._policy.finish(slot.item, outcome, seconds=seconds, now_s=now_s):
-                wait_s = start_s - slot.item.queued_s
-                self._settle(slot, _outcome(each, generation), wait_s=wait_s, run_s=seconds)
-            elif isinstance(each, ItemReply):  # its caller is gone
-                _close(each.buffers)
-
-    def _lose(self, batch: list[_Slot], cause: DeathCause) -> None:
-        now_s = anyio.current_time()
-        for slot in batch:
-            match self._policy.lose(slot.item, cause, now_s=now_s):
-                case Fate.RETRIED:
-                    self._retry(slot)
-                case Fate.POISONED:
-                    self._poison(slot)
-                case Fate.LOST:
-                    message = "Worker after worker died of causes outside the request."
-                    self._settle(slot, WorkerLost(message, retry_after_s=1.0))
-                case Fate.FORGOTTEN:
-                    pass
-
-    def _retry(self, slot: _Slot) -> None:
-        self._observer.retried(slot.task.stage)
-        if self._stopped:
-            self._refuse(slot, _stopping())
-        else:
-            self._wake(slot.task.stage)
-
-    def _poison(self, slot: _Slot) -> None:
-        _log.warning("poison_input", stage=slot.task.stage, digest=slot.item.digest.hex())
-        self._observer.quarantined()
-        self._settle(slot, _poisonous())
-        for copy in self._policy.poisoned_copies(slot.item.digest):
-            self._settle(self._slots[copy.number], _poisonous())
+        self._callers.hand_out(
+            batch, reply, generation=port.generation, start_s=start_s
+        )
 
     def _wake(self, stage: str) -> None:
         """Wake one worker that can do `stage`; it takes what is there by then."""
@@ -440,11 +344,15 @@ class Engine:
     def refuse_hopeless(self) -> None:
         """End the queued items that no worker can do any more."""
         depths = self._policy.queue.depths()
-        hopeless = {stage for stage, count in depths.items() if count and self._is_hopeless(stage)}
+        hopeless = {
+            stage
+            for stage, count in depths.items()
+            if count and self._is_hopeless(stage)
+        }
         if hopeless:
-            for item in self._policy.queued():
-                if item.stage in hopeless:
-                    self._refuse(self._slots[item.number], _not_ready(item.stage))
+            items = [item for item in self._policy.queued() if item.stage in hopeless]
+            for slot in self._callers.slots(items):
+                self._callers.refuse(slot, callers.not_ready(slot.task.stage))
 
     def snapshot(self) -> EngineState:
         """Return the engine's state at this moment."""
@@ -477,7 +385,7 @@ class _DeathWatch(NullObserver):
         self._engine.refuse_hopeless()
 
 
-def _outgoing(batch: Sequence[_Slot], *, together: bool) -> OutgoingBatch:
+def _outgoing(batch: Sequence[Slot], *, together: bool) -> OutgoingBatch:
     items = tuple(
         OutgoingItem(
             nonce=slot.item.nonce, payload=slot.task.payload, buffers=slot.task.buffers
@@ -485,34 +393,3 @@ def _outgoing(batch: Sequence[_Slot], *, together: bool) -> OutgoingBatch:
         for slot in batch
     )
     return OutgoingBatch(stage=batch[0].task.stage, items=items, together=together)
-
-
-def _outcome(reply: ItemReply | AppError, generation: int) -> Result | AppError:
-    if isinstance(reply, AppError):
-        return reply
-    return Result(payload=reply.payload, buffers=reply.buffers, generation=generation)
-
-
-def _close(buffers: Sequence[Buffer]) -> None:
-    for buffer in buffers:
-        buffer.close()
-
-
-def _late() -> DeadlineExceeded:
-    return DeadlineExceeded(
-        "The deadline passed before the answer was whole; allow more time with "
-        "X-Request-Timeout-Seconds."
-    )
-
-
-def _poisonous() -> PoisonInput:
-    return PoisonInput("Reading this document ended two workers; it is refused for a while.")
-
-
-def _not_ready(stages: str) -> NotReady:
-    message = f"No worker can do {stages}; /health/ready says why."
-    return NotReady(message, retry_after_s=RETRY_WHEN_BROKEN_S)
-
-
-def _stopping() -> ShuttingDown:
-    return ShuttingDown("The server is stopping; ask another one.", retry_after_s=1.0)
