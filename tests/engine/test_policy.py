@@ -5,6 +5,7 @@ from itertools import pairwise
 import pytest
 
 from pagemill.engine.batching import Hands
+from pagemill.engine.cost import RequestCosts
 from pagemill.engine.fairness import Item
 from pagemill.engine.ledger import Outcome
 from pagemill.engine.policy import Fate, Limits, Policy, Work
@@ -261,7 +262,7 @@ def test_costs_are_learned_for_each_stage() -> None:
     (unknown,) = add(policy, context, 1000.0)
     learn(policy, unit_s=0.002)
     (known,) = add(policy, context, 1000.0)
-    assert (unknown.estimate_s, known.estimate_s) == (0.05, 2.0)
+    assert (unknown.estimate_s, known.estimate_s) == (0.1, 2.0)
 
 
 def refusal_s(policy: Policy, deadline_s: float, *, workers: int = 1) -> float | None:
@@ -314,6 +315,14 @@ def test_one_huge_request_hardly_moves_the_estimate() -> None:
         policy.dismiss(context)
     admit(policy)
     assert refusal_s(policy, 2.0) is None
+
+
+def test_requests_of_many_sizes_count_by_their_mean() -> None:
+    costs = RequestCosts()
+    for _ in range(100):
+        costs.observe("ocr", 0.001)
+        costs.observe("ocr", 0.5)
+    assert costs.estimate_s("ocr") == pytest.approx(0.25, abs=0.05)
 
 
 def test_cancelling_ten_thousand_items_leaves_little_behind() -> None:

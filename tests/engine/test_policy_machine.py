@@ -95,9 +95,7 @@ class PolicyMachine(RuleBasedStateMachine):
     def finish(self, data: st.DataObject, outcome: Outcome) -> None:
         worker = data.draw(st.sampled_from(sorted(self.held)))
         for item in self.held.pop(worker):
-            wanted = self.policy.finish(
-                item, outcome, seconds=item.estimate_s, now_s=self.now_s
-            )
+            wanted = self.policy.finish(item, outcome, seconds=item.estimate_s, now_s=self.now_s)
             assert wanted == (self.known[item.number].ended is None)
             if wanted:
                 self._end(item, outcome)

@@ -37,9 +37,7 @@ class Draw:
     expired: tuple[Item, ...]
 
 
-def next_batch(
-    queue: FairQueue, hands: Hands, *, now_s: float, batch_s: float = BATCH_S
-) -> Draw:
+def next_batch(queue: FairQueue, hands: Hands, *, now_s: float, batch_s: float = BATCH_S) -> Draw:
     """Take the items whose turn it is, charged to their requests; () when none is.
 
     All of one stage, up to `batch_s` of estimated work, fewer when other workers could
@@ -106,9 +104,7 @@ def _share_s(queue: FairQueue, first: Item, hands: Hands, batch_s: float) -> flo
     return min(batch_s, max(able_share_s, min(CHUNK_S, idle_share_s)))
 
 
-def _mates(
-    queue: FairQueue, first: Item, hands: Hands, aside: list[Item]
-) -> Iterator[Item]:
+def _mates(queue: FairQueue, first: Item, hands: Hands, aside: list[Item]) -> Iterator[Item]:
     """Yield items taken from the queue that may follow `first`, in turn.
 
     On a device that runs a batch as one, only those of equal bucket: others are put

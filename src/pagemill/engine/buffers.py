@@ -9,6 +9,7 @@ import fcntl
 import hashlib
 import mmap
 import os
+import resource
 import struct
 import tempfile
 from collections.abc import Sequence
@@ -23,10 +24,19 @@ _HEADER: Final = struct.Struct(f"<8s{IDENTITY_BYTES}sQ32x")
 # neither vanish (SIGBUS) nor change under its reader.
 _SEALS: Final = 0x0002 | 0x0004 | 0x0008
 _HAS_MEMFD: Final = hasattr(os, "memfd_create")
+_DESCRIPTORS: Final = 65_536
 
 
 class BufferBroken(Exception):
     """A descriptor is no buffer, or lies about its size or seals."""
+
+
+def raise_descriptor_limit() -> None:
+    """Let this process hold many buffers: the usual 1024 are some 200 requests' worth."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, _DESCRIPTORS)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def digest_of(*parts: bytes) -> bytes:
@@ -79,18 +89,35 @@ class Buffer:
 
     def read(self, offset: int = 0, length: int | None = None) -> bytes:
         """Return data by pread: whatever its maker does, this cannot fault."""
-        wanted = self.size - offset if length is None else length
-        return os.pread(self.fd, max(0, min(wanted, self.size - offset)), HEADER_BYTES + offset)
+        assert offset >= 0
+        left = max(0, self.size - offset)
+        left = left if length is None else min(left, length)
+        pieces = []
+        while left > 0:  # one pread gives at most 2 GiB
+            piece = os.pread(self.fd, left, HEADER_BYTES + offset)
+            if not piece:  # an unlinked file, without seals, was cut short
+                break
+            pieces.append(piece)
+            offset, left = offset + len(piece), left - len(piece)
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def map(self) -> mmap.mmap:
         """Return a read-only mapping of header and data; for workers only."""
-        return mmap.mmap(self.fd, HEADER_BYTES + self.size, prot=mmap.PROT_READ)
+        # Private: before Linux 6.7 what F_SEAL_WRITE seals cannot be mapped shared,
+        # not even to read. Nothing writes, so no page is ever copied.
+        return mmap.mmap(
+            self.fd, HEADER_BYTES + self.size, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ
+        )
 
     def close(self) -> None:
         """Close the descriptor; again is harmless."""
         fd, self.fd = self.fd, -1
         if fd >= 0:
             os.close(fd)
+
+    def __del__(self) -> None:
+        """Close what its owner lost: a server that leaks descriptors soon stands still."""
+        self.close()
 
     def __enter__(self) -> Self:
         """Return itself; the block's end closes it."""
@@ -169,6 +196,10 @@ def _create() -> int:
 
 
 def _inspect(fd: int) -> tuple[int, bytes]:
+    # Seals first: only memory files have them, and reading those cannot block.
+    if _HAS_MEMFD and fcntl.fcntl(fd, fcntl.F_GET_SEALS) & _SEALS != _SEALS:
+        message = "not sealed"
+        raise BufferBroken(message)
     header = os.pread(fd, HEADER_BYTES, 0)
     if len(header) != HEADER_BYTES:
         message = "no header"
@@ -176,8 +207,5 @@ def _inspect(fd: int) -> tuple[int, bytes]:
     magic, identity, size = _HEADER.unpack(header)
     if magic != MAGIC or os.fstat(fd).st_size != HEADER_BYTES + size:
         message = "wrong magic or size"
-        raise BufferBroken(message)
-    if _HAS_MEMFD and fcntl.fcntl(fd, fcntl.F_GET_SEALS) & _SEALS != _SEALS:
-        message = "not sealed"
         raise BufferBroken(message)
     return size, identity

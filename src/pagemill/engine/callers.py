@@ -12,6 +12,7 @@ from pagemill.engine.ledger import Outcome
 from pagemill.engine.observer import Observer
 from pagemill.engine.policy import Fate, Policy, Work
 from pagemill.engine.port import BatchReply, DeathCause, ItemReply
+from pagemill.engine.restarts import BROKEN_WAIT_S
 from pagemill.engine.task import Context, Result, Task
 from pagemill.errors import (
     AppError,
@@ -23,7 +24,6 @@ from pagemill.errors import (
     WorkerLost,
 )
 
-RETRY_WHEN_BROKEN_S = 30.0  # restarts.BROKEN_WAIT_S
 _log = structlog.get_logger()
 
 
@@ -50,9 +50,7 @@ class Callers:
         """Return the slots of items that have not ended."""
         return [self._slots[item.number] for item in items]
 
-    def accept(
-        self, task: Task, context: Context, digest: bytes, *, now_s: float
-    ) -> Slot:
+    def accept(self, task: Task, context: Context, digest: bytes, *, now_s: float) -> Slot:
         """Queue an item; its slot gets the outcome."""
         work = Work(
             stage=task.stage,
@@ -76,16 +74,12 @@ class Callers:
     ) -> None:
         """End a batch with its worker's replies; close those that nobody waits for."""
         now_s = anyio.current_time()
-        for slot, each, seconds in zip(
-            batch, reply.replies, reply.seconds, strict=True
-        ):
+        for slot, each, seconds in zip(batch, reply.replies, reply.seconds, strict=True):
             run_s = min(max(seconds, 0.0), now_s - start_s)  # as a worker says
             outcome = Outcome.FAILED if isinstance(each, AppError) else Outcome.ANSWERED
             if self.policy.finish(slot.item, outcome, seconds=run_s, now_s=now_s):
                 wait_s = start_s - slot.item.queued_s
-                self._settle(
-                    slot, _outcome(each, generation), wait_s=wait_s, run_s=run_s
-                )
+                self._settle(slot, _outcome(each, generation), wait_s=wait_s, run_s=run_s)
             elif isinstance(each, ItemReply):
                 _close(each.buffers)
 
@@ -109,9 +103,7 @@ class Callers:
         if slot.outcome is None:
             self.policy.abandon(slot.item, Outcome.CANCELLED)
             del self._slots[slot.item.number]
-            self.observer.item_finished(
-                slot.task.stage, 0.0, 0.0, Outcome.CANCELLED.value
-            )
+            self.observer.item_finished(slot.task.stage, 0.0, 0.0, Outcome.CANCELLED.value)
         elif isinstance(slot.outcome, Result):
             _close(slot.outcome.buffers)
 
@@ -142,9 +134,7 @@ class Callers:
             self.refuse(slot, stopping())
 
     def _poison(self, slot: Slot) -> None:
-        _log.warning(
-            "poison_input", stage=slot.task.stage, digest=slot.item.digest.hex()
-        )
+        _log.warning("poison_input", stage=slot.task.stage, digest=slot.item.digest.hex())
         self.observer.quarantined()
         self._settle(slot, poisonous())
         for copy in self.slots(self.policy.poisoned_copies(slot.item.digest)):
@@ -187,15 +177,13 @@ def late() -> DeadlineExceeded:
 
 def poisonous() -> PoisonInput:
     """Return the end of an item that killed, or seems to kill, workers."""
-    return PoisonInput(
-        "Reading this document ended two workers; it is refused for a while."
-    )
+    return PoisonInput("Reading this document ended two workers; it is refused for a while.")
 
 
 def not_ready(stages: str) -> NotReady:
     """Return the end of an item that no worker can do."""
     message = f"No worker can do {stages}; /health/ready says why."
-    return NotReady(message, retry_after_s=RETRY_WHEN_BROKEN_S)
+    return NotReady(message, retry_after_s=BROKEN_WAIT_S)
 
 
 def stopping() -> ShuttingDown:

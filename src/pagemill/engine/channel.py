@@ -30,6 +30,10 @@ class ChannelClosed(ChannelBroken):
     """The other side is gone."""
 
 
+class FrameTooLarge(ValueError):
+    """A message fits no frame; nothing was sent, and the channel is as good as before."""
+
+
 def pair() -> tuple[socket.socket, socket.socket]:
     """Return the two ends of a private connection: the front's and the worker's."""
     return socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -37,8 +41,9 @@ def pair() -> tuple[socket.socket, socket.socket]:
 
 def _frame(message: Down | Up, fds: Sequence[int]) -> bytes:
     body = encode(message)
-    assert len(body) <= FRAME_LIMIT_BYTES
-    assert len(fds) <= FDS_LIMIT
+    if len(body) > FRAME_LIMIT_BYTES or len(fds) > FDS_LIMIT:
+        text = f"{len(body)} bytes and {len(fds)} descriptors"
+        raise FrameTooLarge(text)
     return _HEAD.pack(len(body), len(fds)) + body
 
 
@@ -59,7 +64,8 @@ class _Assembler(Generic[Received]):
         """How many bytes to ask for next; never past the end of this frame."""
         if len(self._data) < _HEAD.size:
             return _HEAD.size - len(self._data)
-        return _HEAD.size + _HEAD.unpack_from(self._data)[0] - len(self._data)
+        length: int = _HEAD.unpack_from(self._data)[0]
+        return _HEAD.size + length - len(self._data)
 
     def add(self, sock: socket.socket) -> tuple[Received, list[int]] | None:
         """Read once from `sock`; return a frame when it is whole.
@@ -84,8 +90,8 @@ class _Assembler(Generic[Received]):
             raise
 
     def _accept(self, data: bytes, flags: int) -> tuple[Received, list[int]] | None:
-        if flags & socket.MSG_CTRUNC:
-            message = "descriptors were lost"
+        if flags & socket.MSG_CTRUNC or len(self._fds) > FDS_LIMIT:
+            message = "too many descriptors, for a frame or for this process"
             raise ChannelBroken(message)
         if not data:
             message = "the other side is gone"
@@ -104,7 +110,7 @@ class _Assembler(Generic[Received]):
             raise ChannelBroken(message)
         try:
             frame: Received = self._decode(memoryview(self._data)[_HEAD.size :])
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, RecursionError) as error:
             raise ChannelBroken(str(error)) from error
         fds, self._fds, self._data = self._fds, [], bytearray()
         return frame, fds
@@ -124,7 +130,12 @@ class BlockingChannel:
         self._frames: _Assembler[Down] = _Assembler(Down)
 
     def send(self, message: Up, fds: Sequence[int] = ()) -> None:
-        """Send one frame; `fds` stay the caller's."""
+        """Send one frame; `fds` stay the caller's.
+
+        Raises:
+            FrameTooLarge: it fits no frame.
+
+        """
         frame = memoryview(_frame(message, fds))
         sent = self._sock.sendmsg([frame], _rights(fds))
         self._sock.sendall(frame[sent:])
@@ -147,7 +158,7 @@ class AsyncChannel:
 
     def __init__(self, sock: socket.socket) -> None:
         """Use `sock`; the channel owns it and makes it non-blocking."""
-        sock.setblocking(False)
+        sock.settimeout(0)
         self._sock = sock
         self._frames: _Assembler[Up] = _Assembler(Up)
 
@@ -156,6 +167,7 @@ class AsyncChannel:
 
         Raises:
             ChannelClosed: the worker is gone.
+            FrameTooLarge: it fits no frame.
 
         """
         frame = memoryview(_frame(message, fds))
@@ -191,4 +203,6 @@ class AsyncChannel:
     def close(self) -> None:
         """Close the socket and what was received in part."""
         self._frames.close()
+        if self._sock.fileno() >= 0:
+            anyio.notify_closing(self._sock)
         self._sock.close()

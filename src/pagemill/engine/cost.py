@@ -1,15 +1,15 @@
 """What work costs, in seconds of one worker: learned while running. Pure."""
 
-import math
 from dataclasses import dataclass, field
 from typing import Final
 
-PRIOR_ITEM_S: Final = 0.05  # a line or a tile on one core, before anything is known
+PRIOR_ITEM_S: Final = 0.1  # a whole batch: what is not known yet runs alone
 PRIOR_REQUEST_S: Final = 0.5  # a receipt
 LEAST_ITEM_S: Final = 0.0005  # the round trip to a worker: nothing costs less
 LEAST_COST: Final = 1e-9
 _ITEM_PACE: Final = 0.05  # the last 20 items count
 _REQUEST_PACE: Final = 0.1
+_MOST_TYPICAL: Final = 4.0
 
 
 @dataclass(slots=True)
@@ -47,24 +47,23 @@ class StageCosts:
 class RequestCosts:
     """Seconds of work in a typical request, for each pipeline.
 
-    A geometric mean: one 300-page PDF among receipts must not make every receipt
-    look like a hundred pages.
+    A mean of what was seen, each request counting for at most four typical ones: one
+    300-page PDF among receipts must not make every receipt look like fifty pages.
     """
 
-    _logs: dict[str, float] = field(default_factory=dict)
+    _means: dict[str, float] = field(default_factory=dict)
 
     def estimate_s(self, pipeline: str) -> float:
         """Return what a request of `pipeline` will take, all its items together."""
-        return math.exp(self._logs.get(pipeline, math.log(PRIOR_REQUEST_S)))
+        return self._means.get(pipeline, PRIOR_REQUEST_S)
 
     def typical_s(self) -> float:
         """Return what a request of the dearest pipeline in use will take."""
-        return max(map(self.estimate_s, self._logs), default=PRIOR_REQUEST_S)
+        return max(self._means.values(), default=PRIOR_REQUEST_S)
 
     def observe(self, pipeline: str, seconds: float) -> None:
         """Learn from a request that has ended."""
         if seconds <= 0:  # refused before any work: it says nothing
             return
-        log = math.log(seconds)
-        known = self._logs.setdefault(pipeline, log)
-        self._logs[pipeline] = known + _REQUEST_PACE * (log - known)
+        mean = max(self.estimate_s(pipeline), LEAST_ITEM_S)
+        self._means[pipeline] = mean + _REQUEST_PACE * (min(seconds, _MOST_TYPICAL * mean) - mean)

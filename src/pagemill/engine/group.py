@@ -21,6 +21,7 @@ class GroupSpec:
     hard_rss_bytes: int = 2 * 900 * 2**20  # above it a worker is killed
     max_tasks: int | None = None
     load_limit_s: float = 120.0
+    environment: tuple[str, ...] = ()  # names of our variables that it may see besides
 
     @property
     def count(self) -> int:
@@ -57,24 +58,51 @@ def usable_cores() -> tuple[int, ...]:
     return tuple(cores if quota is None else cores[: max(1, math.floor(quota))])
 
 
-def _quota_cores(root: Path) -> float | None:
-    for quota_of in (_quota_v2, _quota_v1):
+def _quota_cores(root: Path, memberships: Path = Path("/proc/self/cgroup")) -> float | None:
+    """Return the least quota of the groups we are in, in cores; None without any."""
+    v2, v1 = _memberships(memberships)
+    quotas = []
+    for folder, quota_of in (
+        *((root / path, _quota_v2) for path in v2),
+        *((root / "cpu" / path, _quota_v1) for path in v1),
+    ):
         try:
-            quota, period = quota_of(root)
-        except (OSError, ValueError):  # no such cgroup version here
+            quota, period = quota_of(folder)
+        except (OSError, ValueError):  # no such group here, or no quota of its own
             continue
         if quota > 0 and period > 0:
-            return quota / period
-    return None
+            quotas.append(quota / period)
+    return min(quotas, default=None)
 
 
-def _quota_v2(root: Path) -> tuple[int, int]:
-    quota, period = (root / "cpu.max").read_text().split()
+def _memberships(file: Path) -> tuple[list[Path], list[Path]]:
+    """Return our group and all above it, of version 2 and of version 1, relative.
+
+    Each list ends with the root: in a container that is the container's own group,
+    whatever path the host knows it by.
+    """
+    v2, v1 = {Path(): None}, {Path(): None}
+    try:
+        lines = file.read_text().splitlines()
+    except OSError:
+        lines = []
+    for line in lines:
+        number, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
+        group = Path(path.lstrip("/"))
+        if number == "0":
+            v2 |= dict.fromkeys((group, *group.parents))
+        elif "cpu" in controllers.split(","):
+            v1 |= dict.fromkeys((group, *group.parents))
+    return list(v2), list(v1)
+
+
+def _quota_v2(folder: Path) -> tuple[int, int]:
+    quota, period = (folder / "cpu.max").read_text().split()
     return (-1 if quota == "max" else int(quota)), int(period)
 
 
-def _quota_v1(root: Path) -> tuple[int, int]:
-    folder = root / "cpu"
+def _quota_v1(folder: Path) -> tuple[int, int]:
     return (
         int((folder / "cpu.cfs_quota_us").read_text()),
         int((folder / "cpu.cfs_period_us").read_text()),

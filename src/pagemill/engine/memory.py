@@ -5,15 +5,19 @@ import resource
 from typing import Final
 
 _PAGE_BYTES: Final = resource.getpagesize()
-_HAS_PROC: Final = os.path.isdir("/proc/self")  # noqa: PTH112 - one look, no object needed
+_STATM_BYTES: Final = 256  # seven numbers
 
 
 def rss_bytes(pid: int | str = "self") -> int:
     """Return the resident memory of a process; 0 when it is gone or /proc is absent."""
-    if not _HAS_PROC:
+    try:
+        fd = os.open(f"/proc/{pid}/statm", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:  # no such process, or no /proc (macOS)
         return 0
     try:
-        with open(f"/proc/{pid}/statm", "rb") as file:  # noqa: PTH123 - a hot path
-            return int(file.read().split()[1]) * _PAGE_BYTES
-    except (FileNotFoundError, ProcessLookupError):
+        fields = os.pread(fd, _STATM_BYTES, 0).split()
+    except ProcessLookupError:
         return 0
+    finally:
+        os.close(fd)
+    return int(fields[1]) * _PAGE_BYTES

@@ -8,9 +8,7 @@ from pagemill.engine.port import DeathCause
 class Observer(Protocol):
     """Told of events as they happen, on the event loop; must not block or raise."""
 
-    def item_finished(
-        self, stage: str, wait_s: float, run_s: float, outcome: str
-    ) -> None:
+    def item_finished(self, stage: str, wait_s: float, run_s: float, outcome: str) -> None:
         """Note an item's end: seconds queued (last attempt), seconds in its stage."""
         ...
 
@@ -38,9 +36,7 @@ class Observer(Protocol):
 class NullObserver:
     """An observer that ignores everything."""
 
-    def item_finished(
-        self, stage: str, wait_s: float, run_s: float, outcome: str
-    ) -> None:
+    def item_finished(self, stage: str, wait_s: float, run_s: float, outcome: str) -> None:
         """Ignore it."""
 
     def batch_sent(self, stage: str, items: int) -> None:

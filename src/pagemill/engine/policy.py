@@ -63,9 +63,7 @@ class _Request:
     flow: Flow
 
     def standing(self) -> admission.Request:
-        remaining_s = max(
-            self.expected_s - self.flow.attained_s, self.flow.outstanding_s, 0.0
-        )
+        remaining_s = max(self.expected_s - self.flow.attained_s, self.flow.outstanding_s, 0.0)
         return admission.Request(
             priority=self.context.priority,
             remaining_s=remaining_s,
@@ -105,22 +103,16 @@ class Policy:
             priority=context.priority,
             remaining_s=self._request_costs.estimate_s(pipeline),
         )
-        capacity = admission.Capacity(
-            workers=workers, max_requests=self.limits.max_requests
-        )
+        capacity = admission.Capacity(workers=workers, max_requests=self.limits.max_requests)
         others = (request.standing() for request in self._requests.values())
-        return admission.refusal_s(
-            new, others, capacity, left_s=context.deadline_s - now_s
-        )
+        return admission.refusal_s(new, others, capacity, left_s=context.deadline_s - now_s)
 
     def wait_s(self, context: Context, *, workers: int) -> float:
         """Return how much later than alone a typical request would end."""
         typical_s = self._request_costs.typical_s()
         new = admission.Request(priority=context.priority, remaining_s=typical_s)
         others = (request.standing() for request in self._requests.values())
-        return admission.predicted_s(new, others, workers=workers) - typical_s / max(
-            1, workers
-        )
+        return admission.predicted_s(new, others, workers=workers) - typical_s / max(1, workers)
 
     def admit(self, context: Context, *, pipeline: str) -> Context:
         """Register a request; return its context, which names its flow."""
@@ -181,9 +173,7 @@ class Policy:
             item.nonce = self.ledger.start(item.number, worker)
         return draw
 
-    def finish(
-        self, item: Item, outcome: Outcome, *, seconds: float, now_s: float
-    ) -> bool:
+    def finish(self, item: Item, outcome: Outcome, *, seconds: float, now_s: float) -> bool:
         """End a running item with its worker's reply; False when nobody waits for it."""
         self.queue.correct(item, seconds)
         self.quarantine.clear(item.digest, now_s=now_s)

@@ -1,5 +1,6 @@
 """When a worker that died is started again: pure, numbers in and numbers out."""
 
+import signal
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -9,6 +10,35 @@ FIRST_WAIT_S: Final = 0.1
 LONGEST_WAIT_S: Final = 10.0
 BREAKER_DEATHS: Final = 5
 BROKEN_WAIT_S: Final = 30.0
+_DOUBLINGS: Final = 30  # beyond any bound, and no float overflows
+_CRASHES: Final = frozenset(
+    {
+        signal.SIGSEGV,
+        signal.SIGABRT,
+        signal.SIGBUS,
+        signal.SIGILL,
+        signal.SIGFPE,
+        signal.SIGSYS,
+        signal.SIGTRAP,  # how PDFium and V8 end when a check of theirs fails
+    }
+)
+
+
+def cause_of_end(status: int, *, leaving: bool, near_cap: bool) -> DeathCause:
+    """Return why a worker ended that we did not kill.
+
+    Args:
+        status: its exit status; negative is the signal that ended it.
+        leaving: we had asked it to go.
+        near_cap: its memory, when last seen, was near its cap.
+
+    """
+    if status >= 0:
+        return DeathCause.LEFT if leaving and status == 0 else DeathCause.EXIT
+    if -status in _CRASHES:
+        return DeathCause.CRASH
+    # The kernel kills with SIGKILL when memory runs out; near the cap we know why.
+    return DeathCause.MEMORY if near_cap and -status == signal.SIGKILL else DeathCause.KILLED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,4 +78,4 @@ def wait_s(record: Record) -> float:
         return BROKEN_WAIT_S
     if not record.deaths:
         return 0.0
-    return min(LONGEST_WAIT_S, FIRST_WAIT_S * 2.0 ** (record.deaths - 1))
+    return min(LONGEST_WAIT_S, FIRST_WAIT_S * 2.0 ** min(record.deaths - 1, _DOUBLINGS))

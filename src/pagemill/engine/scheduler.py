@@ -127,9 +127,7 @@ class Engine:
                     await self._staff.leave()
                 group.cancel_scope.cancel()
 
-    async def serve(
-        self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED
-    ) -> None:
+    async def serve(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Keep the workers running until cancelled."""
         async with self.serving():
             task_status.started()
@@ -192,7 +190,7 @@ class Engine:
         late_s = self._policy.refusal_s(
             context,
             pipeline=pipeline,
-            workers=self._workers,
+            workers=self._hands(),
             now_s=anyio.current_time(),
         )
         if late_s is None:
@@ -229,9 +227,7 @@ class Engine:
 
     def _accept(self, task: Task, context: Context) -> Slot:
         now_s = anyio.current_time()
-        digest = item_digest(
-            task.stage, task.payload, [b.identity for b in task.buffers]
-        )
+        digest = item_digest(task.stage, task.payload, [b.identity for b in task.buffers])
         refusal = self._item_refusal(task, context, digest, now_s)
         if refusal is not None:
             raise refusal
@@ -250,6 +246,10 @@ class Engine:
             return callers.poisonous()
         if self._is_hopeless(task.stage):
             return callers.not_ready(task.stage)
+        return self._defect(task, context)
+
+    def _defect(self, task: Task, context: Context) -> Defect | None:
+        """Return what is wrong with the pipeline that asks for this, if anything."""
         if not self._policy.is_admitted(context):
             return Defect(f"an item of {task.stage} outside of any admitted request")
         if len(task.buffers) > FDS_LIMIT or len(task.payload) > PAYLOAD_LIMIT_BYTES:
@@ -277,9 +277,7 @@ class Engine:
 
     async def _next_batch(self, seat: _Seat) -> list[Slot]:
         port = seat.port
-        hands = Hands(
-            stages=port.stages, able=self._able, idle=self._idle, batch=port.batch
-        )
+        hands = Hands(stages=port.stages, able=self._able, idle=self._idle, batch=port.batch)
         while True:
             draw = self._policy.draw(hands, port.name, now_s=anyio.current_time())
             self._callers.expired(draw.expired)
@@ -311,9 +309,7 @@ class Engine:
             raise
         finally:
             self._idle.update(port.stages)
-        self._callers.hand_out(
-            batch, reply, generation=port.generation, start_s=start_s
-        )
+        self._callers.hand_out(batch, reply, generation=port.generation, start_s=start_s)
 
     def _wake(self, stage: str) -> None:
         """Wake one worker that can do `stage`; it takes what is there by then."""
@@ -332,6 +328,11 @@ class Engine:
 
     # --- hope ---
 
+    def _hands(self) -> int:
+        """Return how many workers there are, counting those that are being restarted."""
+        hopeful = sum(place.status != "broken" for place in self._staff.states())
+        return max(self._workers, hopeful)
+
     def _is_hopeless(self, stage: str) -> bool:
         """Return whether no worker can do `stage` now, nor after an ordinary restart."""
         if self._able[stage]:
@@ -344,11 +345,7 @@ class Engine:
     def refuse_hopeless(self) -> None:
         """End the queued items that no worker can do any more."""
         depths = self._policy.queue.depths()
-        hopeless = {
-            stage
-            for stage, count in depths.items()
-            if count and self._is_hopeless(stage)
-        }
+        hopeless = {stage for stage, count in depths.items() if count and self._is_hopeless(stage)}
         if hopeless:
             items = [item for item in self._policy.queued() if item.stage in hopeless]
             for slot in self._callers.slots(items):
@@ -365,7 +362,7 @@ class Engine:
             queued={stage: n for stage, n in self._policy.queue.depths().items() if n},
             running=ledger.count(State.RUNNING) + ledger.count(State.ABANDONED),
             requests=self._policy.requests,
-            predicted_wait_s=self._policy.wait_s(typical, workers=self._workers),
+            predicted_wait_s=self._policy.wait_s(typical, workers=self._hands()),
             draining=self.draining,
             missing=tuple(sorted(self._staff.stages() - doable)),
             quarantined=self._policy.quarantine.count(now_s=now_s),
@@ -387,9 +384,7 @@ class _DeathWatch(NullObserver):
 
 def _outgoing(batch: Sequence[Slot], *, together: bool) -> OutgoingBatch:
     items = tuple(
-        OutgoingItem(
-            nonce=slot.item.nonce, payload=slot.task.payload, buffers=slot.task.buffers
-        )
+        OutgoingItem(nonce=slot.item.nonce, payload=slot.task.payload, buffers=slot.task.buffers)
         for slot in batch
     )
     return OutgoingBatch(stage=batch[0].task.stage, items=items, together=together)

@@ -1,21 +1,25 @@
 """Keeps worker processes running: starts, restarts, replaces and ends them."""
 
+import contextlib
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 import anyio
 import structlog
-from anyio.abc import TaskGroup
 
 from pagemill.engine import restarts
+from pagemill.engine.buffers import raise_descriptor_limit
 from pagemill.engine.group import GroupSpec
 from pagemill.engine.messages import StageSetup
 from pagemill.engine.observer import Observer
 from pagemill.engine.port import Crew, DeathCause, WorkerDied
 from pagemill.engine.process import WorkerProcess
-from pagemill.errors import AppError, NotReady
+from pagemill.errors import AppError, BadOption, NotReady, ShuttingDown
+
+if TYPE_CHECKING:
+    from anyio.abc import TaskGroup
 
 LEAVE_GRACE_S: Final = 10.0
 WorkerStatus = Literal["starting", "idle", "busy", "leaving", "waiting", "broken"]
@@ -48,23 +52,21 @@ class Supervisor:
         self._specs = {spec.name: spec for spec in specs}
         self._places: list[_Place] = []
         self._group: TaskGroup | None = None
-        self._generation = 1
+        self._generation = 1  # the last one tried
+        self._served = dict.fromkeys(self._specs, 1)  # each group's
+        self._leaving = False
         self._swapping = anyio.Lock()
         self.deaths: Counter[DeathCause] = Counter()
 
     async def run(self) -> None:
         """Keep all workers running until cancelled; then end them."""
-        try:
-            async with anyio.create_task_group() as group:
-                self._group = group
-                for spec in self._specs.values():
-                    for number in range(spec.count):
-                        self._open_place(spec, number)
-                await anyio.sleep_forever()
-        finally:
-            with anyio.CancelScope(shield=True):
-                for place in self._places:
-                    await place.end()
+        raise_descriptor_limit()
+        async with anyio.create_task_group() as group:
+            self._group = group
+            for spec in self._specs.values():
+                for number in range(spec.count):
+                    self._open_place(spec, number, self._generation)
+            await anyio.sleep_forever()  # each place ends its own worker
 
     def states(self) -> list[WorkerState]:
         """Return every place's state."""
@@ -80,7 +82,8 @@ class Supervisor:
         self._observer.worker_died(cause)
 
     async def leave(self, grace_s: float = LEAVE_GRACE_S) -> None:
-        """Let every worker finish its batch and go."""
+        """Let every worker finish its batch and go; no other starts."""
+        self._leaving = True
         async with anyio.create_task_group() as group:
             for place in self._places:
                 group.start_soon(place.stop, grace_s)
@@ -89,42 +92,62 @@ class Supervisor:
     async def swap(self, group_name: str, stages: tuple[StageSetup, ...]) -> int:
         """Replace a group's workers by ones with other stages; return their generation.
 
-        Each new worker loads and joins beside an old one, which then leaves. Swaps
-        run one after the other.
+        Worker by worker: a new one loads and joins, then an old one leaves. So there
+        is memory for one more, not for as many again. Swaps run one after the other.
 
         Raises:
-            AppError: a new worker did not join; the old ones go on.
+            AppError: a new worker did not join, and as many old ones run as before;
+                or there is no such group.
 
         """
         async with self._swapping:
-            old = [place for place in self._places if place.spec.name == group_name]
+            if group_name not in self._specs:
+                message = f"There is no worker group {group_name}."
+                raise BadOption(message)
             spec = replace(self._specs[group_name], stages=stages)
             self._generation += 1
-            fresh: list[_Place] = []
+            generation = self._generation
             try:
-                for number in range(spec.count):
-                    place = self._open_place(spec, number)
-                    fresh.append(place)
-                    await place.wait_joined()
-            except AppError:
-                for place in fresh:
-                    await self._close_place(place)
+                await self._replace_all(spec, generation)
+            except BaseException:  # cancelled, too
+                with anyio.CancelScope(shield=True):
+                    await self._restore(group_name)
                 raise
             self._specs[group_name] = spec
-            for place in old:
-                await self._close_place(place)
-            return self._generation
+            self._served[group_name] = generation
+            return generation
 
-    def _open_place(self, spec: GroupSpec, number: int) -> "_Place":
-        assert self._group is not None
-        place = _Place(self, self._crew, spec, number=number, generation=self._generation)
+    async def _replace_all(self, spec: GroupSpec, generation: int) -> None:
+        old = [place for place in self._places if place.spec.name == spec.name]
+        for number, leaver in enumerate(old):
+            await self._open_place(spec, number, generation).wait_joined()
+            await self._close_place(leaver)
+
+    async def _restore(self, group_name: str) -> None:
+        """Start what was replaced anew, and end what replaced it."""
+        spec, generation = self._specs[group_name], self._served[group_name]
+        ours = [place for place in self._places if place.spec.name == group_name]
+        kept = {place.number for place in ours if place.generation == generation}
+        for number in sorted(set(range(spec.count)) - kept):
+            with contextlib.suppress(AppError):  # it goes on trying
+                await self._open_place(spec, number, generation).wait_joined()
+        for place in ours:
+            if place.generation != generation:
+                await self._close_place(place)
+
+    def _open_place(self, spec: GroupSpec, number: int, generation: int) -> "_Place":
+        if self._leaving or self._group is None:
+            message = "No worker is started now."
+            raise ShuttingDown(message, retry_after_s=1)
+        place = _Place(self, self._crew, spec, number=number, generation=generation)
         self._places.append(place)
         self._group.start_soon(place.keep)
         return place
 
     async def _close_place(self, place: "_Place") -> None:
         await place.stop(LEAVE_GRACE_S)
-        self._places.remove(place)
+        if place in self._places:  # else all were told to leave
+            self._places.remove(place)
 
 
 class _Place:
@@ -137,14 +160,15 @@ class _Place:
         self.name = f"{spec.name}-{number}"
         self._supervisor = supervisor
         self._crew = crew
-        self._number = number
-        self._generation = generation
+        self.number = number
+        self.generation = generation
         self._record = restarts.Record()
         self._process: WorkerProcess | None = None
         self._idle_scope: anyio.CancelScope | None = None
         self._stopping = False
         self._stopped = anyio.Event()
         self._first_try = anyio.Event()
+        self._joined_once = False
         self._refusal: AppError | None = None
         self._scope = anyio.CancelScope()
 
@@ -155,17 +179,19 @@ class _Place:
             group=self.spec.name,
             stages=frozenset(stage.name for stage in self.spec.stages),
             status=self._status(process),
-            generation=self._generation,
+            generation=self.generation,
             pid=process.pid if process else None,
             rss_bytes=process.rss_bytes if process else 0,
             load_s=joined.load_s if joined else None,
             facts=joined.facts if joined else {},
-            why=self._record.why,
+            why="" if joined else self._record.why,
         )
 
     def _status(self, process: WorkerProcess | None) -> WorkerStatus:
+        if (process is None or process.joined is None) and self._record.broken:
+            return "broken"  # a new try makes it no better before it joins
         if process is None:
-            return "broken" if self._record.broken else "waiting"
+            return "waiting"
         if process.joined is None:
             return "starting"
         if process.leaving:
@@ -178,30 +204,39 @@ class _Place:
             with self._scope:
                 while not self._stopping:
                     await anyio.sleep(restarts.wait_s(self._record))
-                    await self._run_one()
+                    await self._try_one()
         finally:
             self._stopped.set()
             self._first_try.set()
 
-    async def _run_one(self) -> None:
+    async def _try_one(self) -> None:
+        """Run one worker to its end; a fault of the system's or of ours is one too."""
         process = WorkerProcess(
-            self.name, self.spec, generation=self._generation, cores=self.spec.cores[self._number]
+            self.name, self.spec, generation=self.generation, cores=self.spec.cores[self.number]
         )
-        await process.start()
-        self._process = process
-        why = ""
         try:
+            cause, why = await self._run_one(process)
+        except Exception as error:  # noqa: BLE001 - the supervisor: no fault here may end the server
+            _log.exception("worker_not_run", worker=self.name)
+            cause, why = DeathCause.EXIT, repr(error)
+        self._note(process, cause, why)
+
+    async def _run_one(self, process: WorkerProcess) -> tuple[DeathCause, str]:
+        try:
+            await process.start()
+            self._process = process
             async with anyio.create_task_group() as watchers:
+                watchers.start_soon(process.kill_when_cancelled)
                 watchers.start_soon(process.read_stderr)
                 watchers.start_soon(process.watch_memory)
-                cause, why = await self._serve(process)
+                ended = await self._serve(process)
+                await process.last_words()
                 watchers.cancel_scope.cancel()
+            return ended
         finally:
             with anyio.CancelScope(shield=True):
-                await process.kill()
-            process.close()
+                await process.close()
             self._process = None
-        self._note(process, cause, why)
 
     async def _serve(self, process: WorkerProcess) -> tuple[DeathCause, str]:
         """Join the worker to the crew until it is gone; return why it went."""
@@ -211,10 +246,13 @@ class _Place:
             return death.cause, ""
         except AppError as refusal:
             self._refusal = refusal
-            await process.wait_ended()
+            await process.cause()
             return DeathCause.EXIT, refusal.message
+        self._joined_once = True
         self._first_try.set()
-        _log.info("worker_joined", worker=self.name, pid=process.pid, load_s=round(joined.load_s, 3))
+        _log.info(
+            "worker_joined", worker=self.name, pid=process.pid, load_s=round(joined.load_s, 3)
+        )
         async with anyio.create_task_group() as group:
             group.start_soon(self._watch_end, process)
             with anyio.CancelScope() as self._idle_scope:
@@ -222,20 +260,21 @@ class _Place:
             if process.leaving:
                 await process.leave(LEAVE_GRACE_S)
             cause = await process.cause()
-            group.cancel_scope.cancel()
         return cause, ""
 
     async def _watch_end(self, process: WorkerProcess) -> None:
-        await process.wait_ended()
-        if not process.busy and self._idle_scope is not None:
-            self._idle_scope.cancel()
+        # Counted here, before anyone is told what became of its batch.
+        self._supervisor.note_death(await process.wait_ended())
+        if self._idle_scope is not None:
+            self._idle_scope.cancel()  # a batch in work ends by itself, as WorkerDied
 
     def _note(self, process: WorkerProcess, cause: DeathCause, why: str) -> None:
         joined = process.joined is not None
         if process.tasks_done:
             self._record = restarts.after_answer(self._record)
         self._record = restarts.after_death(self._record, cause, joined=joined, why=why)
-        self._supervisor.note_death(cause)
+        if not joined:
+            self._supervisor.note_death(cause)
         level = _log.info if cause is DeathCause.LEFT else _log.error
         stderr = [] if cause is DeathCause.LEFT else list(process.stderr)
         level("worker_ended", worker=self.name, cause=cause.value, why=why, stderr=stderr)
@@ -250,7 +289,7 @@ class _Place:
 
         """
         await self._first_try.wait()
-        if self._process is not None and self._process.joined is not None:
+        if self._joined_once:
             return
         message = f"The new worker did not join: {self._record.why or 'it died'}."
         raise self._refusal or NotReady(message)
@@ -263,15 +302,10 @@ class _Place:
             self._scope.cancel()
         else:
             process.leaving = True
-            if not process.busy and self._idle_scope is not None:
-                self._idle_scope.cancel()
+            if self._idle_scope is not None:
+                self._idle_scope.cancel()  # after its batch, if it has one
         with anyio.move_on_after(grace_s) as limit:
             await self._stopped.wait()
         if limit.cancelled_caught:
             self._scope.cancel()
             await self._stopped.wait()
-
-    async def end(self) -> None:
-        """End the worker now, if it still runs."""
-        if self._process is not None:
-            await self._process.kill()

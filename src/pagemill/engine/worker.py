@@ -4,6 +4,7 @@ Started as `python -m pagemill.engine.worker FD`, where FD is its end of a priva
 socket. It trusts the front; the front does not trust it.
 """
 
+import contextlib
 import ctypes
 import faulthandler
 import os
@@ -17,12 +18,16 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Final
+from pathlib import Path
+from typing import Final, NoReturn
+
+import msgspec
 
 from pagemill.engine.buffers import HEADER_BYTES, Buffer, digest_of, item_digest
-from pagemill.engine.channel import BlockingChannel, ChannelClosed
+from pagemill.engine.channel import BlockingChannel, ChannelClosed, FrameTooLarge
 from pagemill.engine.memory import rss_bytes
 from pagemill.engine.messages import (
+    FDS_LIMIT,
     Answer,
     Batch,
     BatchDone,
@@ -38,30 +43,40 @@ from pagemill.errors import AppError, Defect
 
 _PR_SET_PDEATHSIG: Final = 1  # linux/prctl.h
 _PR_SET_NO_NEW_PRIVS: Final = 38
+_OOM_SCORE: Final = "500"  # of 1000: when memory runs out, we go before the front
 
 
-def main() -> None:
+def main() -> NoReturn:
     """Serve the socket named on the command line until it closes."""
     faulthandler.enable()
-    parent = int(sys.argv[2])
-    _tie_to(parent)
-    channel = BlockingChannel(socket.socket(fileno=int(sys.argv[1])))
-    try:
-        setup, _ = channel.receive()
-        assert isinstance(setup, Setup)
-        stages = _join(setup, channel)
-        if stages is not None:
-            _serve(channel, stages)
-    except (ChannelClosed, BrokenPipeError):  # the front is gone: so are we
-        return
+    _tie_to(parent=int(sys.argv[2]))
+    end = socket.socket(fileno=int(sys.argv[1]))
+    end.set_inheritable(False)  # no grandchild keeps the connection open
+    # ConnectionError: the front is gone, and so are we.
+    with contextlib.suppress(ChannelClosed, ConnectionError):
+        _work_for(BlockingChannel(end))
+    with contextlib.suppress(OSError):
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(0)  # native libraries crash and hang in their destructors
 
 
-def _tie_to(parent: int) -> None:
+def _work_for(channel: BlockingChannel) -> None:
+    setup, _ = channel.receive()
+    assert isinstance(setup, Setup)
+    stages = _join(setup, channel)
+    if stages is not None:
+        _serve(channel, stages)
+
+
+def _tie_to(*, parent: int) -> None:
     """Die with the front, gain no privileges, dump no core, leave Ctrl-C to the front."""
     if sys.platform == "linux":
         libc = ctypes.CDLL(None, use_errno=True)
         libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+        with contextlib.suppress(OSError):  # read-only /proc of some sandboxes
+            Path("/proc/self/oom_score_adj").write_text(_OOM_SCORE)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if os.getppid() != parent:  # it died before the signal was asked for
@@ -70,8 +85,7 @@ def _tie_to(parent: int) -> None:
 
 def _join(setup: Setup, channel: BlockingChannel) -> dict[str, Stage] | None:
     """Load every stage and ask what it must know; None when one is not fit."""
-    if setup.cores and hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, setup.cores)  # before any native library counts cores
+    _bind(setup.cores)  # before any native library counts cores
     start_s = time.monotonic()
     stages: dict[str, Stage] = {}
     for wanted in setup.stages:
@@ -90,6 +104,15 @@ def _join(setup: Setup, channel: BlockingChannel) -> dict[str, Stage] | None:
     )
     channel.send(joined)
     return stages
+
+
+def _bind(cores: tuple[int, ...]) -> None:
+    if not cores or not hasattr(os, "sched_setaffinity"):
+        return
+    try:
+        os.sched_setaffinity(0, cores)
+    except OSError as error:  # the container's cores changed: slower is better than dead
+        print(f"cannot be bound to cores {cores}: {error}", file=sys.stderr)  # noqa: T201 - the front logs it
 
 
 def _load(wanted: StageSetup) -> Stage:
@@ -115,7 +138,18 @@ def _serve(channel: BlockingChannel, stages: dict[str, Stage]) -> None:
             return
         with ExitStack() as held:
             done, out = _run_batch(message, fds, stages[message.stage], held)
-            channel.send(done, out)
+            try:
+                channel.send(done, out)
+            except FrameTooLarge as error:
+                channel.send(_all_failed(done, Defect(f"the reply is too large: {error}")))
+
+
+def _all_failed(done: BatchDone, error: Defect) -> BatchDone:
+    replies = tuple(
+        Failure(nonce=each.nonce, digest=each.digest, code=error.code, message=error.message)
+        for each in done.replies
+    )
+    return msgspec.structs.replace(done, replies=replies)
 
 
 @dataclass(slots=True)
@@ -165,8 +199,12 @@ def _work(stage: str, item: Item, buffers: Sequence[Buffer], views: Sequence[mem
 
 def _run(stage: Stage, group: Sequence[_Work]) -> None:
     start_s = time.perf_counter()
+    outcomes: Sequence[Output | AppError]
     try:
         outcomes = stage.run([each.given for each in group])
+        if len(outcomes) != len(group):
+            message = f"{len(outcomes)} answers to {len(group)} items"
+            raise Defect(message)  # noqa: TRY301 - settled like the stage's own errors
     except Exception as error:  # noqa: BLE001 - the worker loop: an item fails, the worker stays
         outcomes = [_known(error)] * len(group)
     spent_s = (time.perf_counter() - start_s) / len(group)
@@ -178,26 +216,43 @@ def _run(stage: Stage, group: Sequence[_Work]) -> None:
 def _known(error: Exception) -> AppError:
     if isinstance(error, AppError):
         return error
-    traceback.print_exc()
+    traceback.print_exception(error)
     return Defect(repr(error))
 
 
 def _reply(each: _Work, out: list[int], held: ExitStack) -> Answer | Failure:
-    nonce, outcome = each.item.nonce, each.outcome
-    if isinstance(outcome, AppError):
-        return Failure(
-            nonce=nonce, digest=each.digest, code=outcome.code, message=outcome.message
-        )
-    assert outcome is not None
-    indices = []
-    for number, data in enumerate(outcome.buffers):
-        identity = digest_of(each.digest, number.to_bytes(4, "little"))
-        buffer = held.enter_context(Buffer.of(memoryview(data), identity))  # type: ignore[arg-type] # any buffer
-        indices.append(len(out))
-        out.append(buffer.fd)
-    return Answer(
-        nonce=nonce, digest=each.digest, payload=outcome.payload, buffers=tuple(indices)
+    """Return the frame's part of one item; `out` grows by its descriptors."""
+    outcome = each.outcome
+    if isinstance(outcome, Output):
+        try:
+            return _answer(each, outcome, out, held)
+        except Exception as error:  # noqa: BLE001 - the worker loop: what no frame can carry
+            outcome = _known(error)
+    if not isinstance(outcome, AppError):
+        outcome = Defect(f"the stage answered with {type(outcome).__name__}")
+    return Failure(
+        nonce=each.item.nonce, digest=each.digest, code=outcome.code, message=outcome.message
     )
+
+
+def _answer(each: _Work, output: Output, out: list[int], held: ExitStack) -> Answer:
+    if len(out) + len(output.buffers) > FDS_LIMIT:
+        message = f"{len(output.buffers)} more buffers do not fit the batch's reply"
+        raise Defect(message)
+    buffers = [
+        held.enter_context(
+            Buffer.of(memoryview(data), digest_of(each.digest, number.to_bytes(4, "little")))  # type: ignore[arg-type] # any buffer
+        )
+        for number, data in enumerate(output.buffers)
+    ]
+    answer = Answer(
+        nonce=each.item.nonce,
+        digest=each.digest,
+        payload=bytes(output.payload),
+        buffers=tuple(range(len(out), len(out) + len(buffers))),
+    )
+    out += [buffer.fd for buffer in buffers]
+    return answer
 
 
 if __name__ == "__main__":

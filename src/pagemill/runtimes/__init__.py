@@ -1,0 +1,1 @@
+"""Native runtimes, one file each; the library is imported by that file alone."""
