@@ -45,7 +45,9 @@ def main() -> int:
     share = sum(length <= SHORT_LINES for length in lengths) / len(lengths)
     if share < SHORT_SHARE:
         faults.append(f"{share:.1%} of functions fit in {SHORT_LINES} lines, at least 90 % should")
-    faults += [f"{n} {name}, at most {ALLOWED[name]}" for name, n in counts.items() if n > ALLOWED[name]]
+    faults += [
+        f"{n} {name}, at most {ALLOWED[name]}" for name, n in counts.items() if n > ALLOWED[name]
+    ]
     print(f"{len(lengths)} functions, {share:.1%} short;", dict(counts))
     print("\n".join(faults) or "within all budgets")
     return 1 if faults else 0

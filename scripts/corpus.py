@@ -13,6 +13,7 @@ import json
 import re
 import sys
 from collections import Counter
+from itertools import pairwise
 from typing import Any
 
 import anyio
@@ -39,7 +40,7 @@ def truth(row: Row) -> str:
 
 def recall(found: str, wanted: str) -> float:
     """Return the share of the truth's letters, as a bag of bigrams, that were found."""
-    bags = [Counter(map("".join, zip(t, t[1:], strict=False))) for t in map(_squeezed, (found, wanted))]
+    bags = [Counter(map("".join, pairwise(_squeezed(text)))) for text in (found, wanted)]
     return (bags[0] & bags[1]).total() / max(1, bags[1].total())
 
 
@@ -69,7 +70,9 @@ async def ask(client: httpx.AsyncClient, row: Row) -> tuple[int, str, str]:
 
 
 async def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--pages", default="50")
     parser.add_argument("--concurrency", type=int, default=4)
     args = parser.parse_args()
@@ -77,7 +80,10 @@ async def main() -> int:
     statuses: Counter[int] = Counter()
     misses, weak = [], []
     left = iter(rows)
-    environment = {"PAGEMILL_PADDLEX__MAX_PAGES": args.pages, "PAGEMILL_LIMITS__DEFAULT_TIMEOUT_S": "1200"}
+    environment = {
+        "PAGEMILL_PADDLEX__MAX_PAGES": args.pages,
+        "PAGEMILL_LIMITS__DEFAULT_TIMEOUT_S": "1200",
+    }
     with server(environment=environment) as running:
         async with httpx.AsyncClient(base_url=running.url, timeout=1800) as client:
 
@@ -86,10 +92,12 @@ async def main() -> int:
                     status, text, message = await ask(client, row)
                     statuses[status] += 1
                     if not verdict(row["expect"], status, text):
-                        misses.append(f"{row['id']}: expected {row['expect']}, got {status} {message[:100]}")
+                        misses.append(
+                            f"{row['id']}: expected {row['expect']}, got {status} {message[:100]}"
+                        )
                     found = recall(text, truth(row))
                     if row["expect"] == "text" and truth(row) and found < 0.5:
-                        weak.append(f"{row['id']} ({row['kind']}, {row['language']}): {found:.0%} of the truth")
+                        weak.append(f"{row['id']} ({row['kind']}, {row['language']}): {found:.0%}")
 
             async with anyio.create_task_group() as group:
                 for _ in range(args.concurrency):

@@ -83,7 +83,9 @@ def compare(name: str, alone: dict[Path, Answer], other: dict[Path, Answer]) -> 
 
 
 async def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--concurrency", type=int, default=16)
     parser.add_argument("--limit", type=int, default=None)
     parser.add_argument("--pages", default="10")
@@ -95,7 +97,11 @@ async def main() -> int:
     with server(environment={"PAGEMILL_PADDLEX__MAX_PAGES": args.pages}) as running:
         start = time.monotonic()
         alone = await crowd(running.url, paths, 1, seed=args.seed)
-        print(f"alone: {len(alone)} in {time.monotonic() - start:.0f} s", Counter(s for s, _ in alone.values()), flush=True)
+        print(
+            f"alone: {len(alone)} in {time.monotonic() - start:.0f} s",
+            Counter(s for s, _ in alone.values()),
+            flush=True,
+        )
         faults = sum(1 for status, _ in alone.values() if status >= 500)
         crowded = await crowd(running.url, paths, args.concurrency, seed=args.seed + 1)
         faults += compare(f"concurrency {args.concurrency}", alone, crowded)

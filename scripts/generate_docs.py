@@ -18,18 +18,40 @@ DOCS = Path(__file__).resolve().parents[1] / "docs"
 GENERATED = "<!-- Written by scripts/generate_docs.py (`make docs`); edit the code instead. -->\n\n"
 
 
+SETTINGS_INTRODUCTION = f"""{GENERATED}# Settings
+
+From command-line flags, then environment variables, then one TOML file
+(`--config`, `$PAGEMILL_CONFIG` or `./pagemill.toml`), then the defaults below.
+A variable's name is `PAGEMILL_`, the section, `__` and the field:
+`PAGEMILL_LIMITS__MAX_PAGES=50`. `pagemill config` prints what is in effect,
+`pagemill config --schema` the JSON schema. An unknown name is an error.
+
+```toml
+[limits]
+max_pages = 50
+
+[[workers]]
+count = 4
+```
+"""
+ERRORS_INTRODUCTION = f"""{GENERATED}# Errors
+
+Every way a request can end without its answer. `code` is stable.
+
+Native routes answer `{{"error": {{"code", "message", "request_id"}}}}`; the PaddleX contract
+answers `{{"logId", "errorCode", "errorMsg"}}` with `errorCode` equal to the HTTP status,
+and 422 for every document that cannot be read. 429 and 503 carry `Retry-After`.
+Statuses 404 and 405 of unknown paths and methods have the codes `not_found` and
+`method_not_allowed`.
+
+| code | HTTP | exit | log | meaning |
+|---|---|---|---|---|
+"""
+
+
 def settings_page() -> str:
     """Return the page of all settings."""
-    parts = [
-        GENERATED,
-        "# Settings\n\n",
-        "From command-line flags, then environment variables, then one TOML file\n"
-        "(`--config`, `$PAGEMILL_CONFIG` or `./pagemill.toml`), then the defaults below.\n"
-        "A variable's name is `PAGEMILL_`, the section, `__` and the field:\n"
-        "`PAGEMILL_LIMITS__MAX_PAGES=50`. `pagemill config` prints what is in effect,\n"
-        "`pagemill config --schema` the JSON schema. An unknown name is an error.\n\n",
-        "```toml\n[limits]\nmax_pages = 50\n\n[[workers]]\ncount = 4\n```\n",
-    ]
+    parts = [SETTINGS_INTRODUCTION]
     for name, field in settings.Settings.model_fields.items():
         model = field.annotation
         title = f"[{name}]"
@@ -68,19 +90,7 @@ def errors_page() -> str:
         f"| `{code}` | {int(cls.status)} | {cls.exit_code} | {cls.log_level} | {_first(cls)} |\n"
         for code, cls in sorted({**errors.all_errors(), NotAcceptable.code: NotAcceptable}.items())
     ]
-    return "".join(
-        [
-            GENERATED,
-            "# Errors\n\nEvery way a request can end without its answer. `code` is stable.\n\n",
-            "Native routes answer `{\"error\": {\"code\", \"message\", \"request_id\"}}`; the PaddleX contract\n",
-            "answers `{\"logId\", \"errorCode\", \"errorMsg\"}` with `errorCode` equal to the HTTP status,\n",
-            "and 422 for every document that cannot be read. 429 and 503 carry `Retry-After`.\n",
-            "Statuses 404 and 405 of unknown paths and methods have the codes `not_found` and\n",
-            "`method_not_allowed`.\n\n",
-            "| code | HTTP | exit | log | meaning |\n|---|---|---|---|---|\n",
-            *rows,
-        ]
-    )
+    return ERRORS_INTRODUCTION + "".join(rows)
 
 
 def _first(cls: type) -> str:

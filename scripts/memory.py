@@ -72,7 +72,9 @@ async def many(client: httpx.AsyncClient, bodies: list[bytes], count: int, *, se
 
 
 async def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--requests", type=int, default=2000)
     parser.add_argument("--pdf-pages", type=int, default=300)
     args = parser.parse_args()
@@ -87,12 +89,17 @@ async def main() -> int:
             before = memory_mb(running.pid)
             await post(client, scanned_pdf(args.pdf_pages))
             after = memory_mb(running.pid)
-            print(f"front before/after a {args.pdf_pages}-page PDF: {before:.0f}/{after:.0f} MB", flush=True)
+            print(
+                f"front before/after a {args.pdf_pages}-page PDF: {before:.0f}/{after:.0f} MB",
+                flush=True,
+            )
             faults += ["front grew over 50 MB"] if after - before > 50 else []
             bodies = mixed()
             await many(client, bodies, 200, seed=1)
             early = figures(running)
-            print(f"after 200 requests: front {early[0]:.0f}, workers {early[1]:.0f} MB", flush=True)
+            print(
+                f"after 200 requests: front {early[0]:.0f}, workers {early[1]:.0f} MB", flush=True
+            )
             await many(client, bodies, args.requests - 200, seed=2)
             late = figures(running)
             print(f"after {args.requests}: front {late[0]:.0f}, workers {late[1]:.0f} MB")

@@ -55,7 +55,7 @@ def server(*flags: str, environment: dict[str, str] | None = None) -> Iterator[R
     """Run `pagemill serve` on a free loopback port until the block ends."""
     with tempfile.NamedTemporaryFile("w+b", suffix=".log", delete=False) as log:
         command = [sys.executable, "-m", "pagemill.cli", "serve", "--port", "0", *flags]
-        process = subprocess.Popen(  # noqa: S603 - our own program
+        process = subprocess.Popen(
             command,
             stderr=log,
             stdout=log,
@@ -79,7 +79,7 @@ def _wait_ready(process: subprocess.Popen[bytes], log: IO[Any]) -> str:
             return found[0]
         if process.poll() is not None:
             break
-        time.sleep(0.1)  # noqa: TID251 - waits for another program
+        time.sleep(0.1)
     message = f"the server did not get ready:\n{Path(log.name).read_text()[-4000:]}"
     raise RuntimeError(message)
 

@@ -12,7 +12,9 @@ NATIVE = {"cv2", "PIL", "numpy", "pypdfium2", "openvino", "onnxruntime", "onnx",
 @pytest.mark.parametrize("module", ["server.app", "assembly", "serving", "batch", "cli"])
 def test_the_front_loads_no_native_library(module: str) -> None:
     program = f"import pagemill.{module}, sys; print(*({NATIVE!r} & set(sys.modules)))"
-    found = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+    found = subprocess.run(
+        [sys.executable, "-c", program], check=True, capture_output=True, text=True
+    )
     assert found.stdout.split() == []
 
 

@@ -27,20 +27,26 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
 
 
 def ask(live: Live, **options: str) -> httpx.Response:
-    return httpx.post(f"{live.url}/v1/ocr", content=RECEIPT.read_bytes(), params=options, timeout=60)
+    return httpx.post(
+        f"{live.url}/v1/ocr", content=RECEIPT.read_bytes(), params=options, timeout=60
+    )
 
 
 def test_the_command_of_the_readme_reads_the_receipt(live: Live) -> None:
     readme = (ROOT / "README.md").read_text()
     command = next(line for line in readme.splitlines() if line.startswith("curl "))
     command = command.replace("http://127.0.0.1:8080", live.url)
-    answer = subprocess.run(command, shell=True, check=True, capture_output=True, text=True, cwd=ROOT)
+    answer = subprocess.run(
+        command, shell=True, check=True, capture_output=True, text=True, cwd=ROOT
+    )
     assert not [line for line in LINES if line not in answer.stdout]
 
 
 def test_the_python_snippet_of_the_readme_reads_the_receipt(live: Live) -> None:
     readme = (ROOT / "README.md").read_text()
-    program = readme.split("```python\n")[1].split("```")[0].replace("http://127.0.0.1:8080", live.url)
+    program = (
+        readme.split("```python\n")[1].split("```")[0].replace("http://127.0.0.1:8080", live.url)
+    )
     answer = subprocess.run(
         [sys.executable, "-c", program], check=True, capture_output=True, text=True, cwd=ROOT
     )

@@ -49,9 +49,7 @@ async def running(settings: Settings) -> AsyncIterator[Parts]:
     """Start the workers; inside the block they serve, after it they are gone."""
     groups = worker_groups(settings, usable_cores())
     metrics = Metrics()
-    limits = EngineLimits(
-        max_requests=settings.limits.max_requests, stage_limit_s=STAGE_LIMIT_S
-    )
+    limits = EngineLimits(max_requests=settings.limits.max_requests, stage_limit_s=STAGE_LIMIT_S)
     engine = Engine(groups, limits, metrics)
     ocr = Ocr(
         engine,

@@ -22,14 +22,13 @@ from rich.progress import (
 from rich.text import Text
 
 from pagemill import files, logs
-from pagemill.assembly import ocr_options, running
+from pagemill.assembly import Parts, ocr_options, running
 from pagemill.documents import render
 from pagemill.documents.values import Document
 from pagemill.engine.buffers import Buffer
 from pagemill.engine.task import Context, Priority
 from pagemill.errors import AppError, BadInput, TooManyBytes, UnsupportedType
 from pagemill.files import OutputFormat, Source
-from pagemill.pipelines.ocr import Ocr
 from pagemill.pipelines.options import OcrOptions, parse_pages
 from pagemill.settings import Settings
 
@@ -61,7 +60,8 @@ def run(job: Job, settings: Settings) -> int:
     """
     logs.configure(settings.log)
     sources = list(files.find(job.paths))
-    asked = ocr_options(settings.ocr, pages=job.pages and parse_pages(job.pages), password=job.password)
+    pages = None if job.pages is None else parse_pages(job.pages)
+    asked = ocr_options(settings.ocr, pages=pages, password=job.password)
     work = _Work(job, settings, asked)
     todo = [source for source in sources if not work.is_done(source)]
     work.counts["skipped"] = len(sources) - len(todo)
@@ -113,7 +113,7 @@ class _Work:
 
             async def one(index: int, source: Source) -> None:
                 try:
-                    answers.put(index, await self.read_one(source, parts.ocr))
+                    answers.put(index, await self.read_one(source, parts))
                 finally:
                     limiter.release()
                 self.progress.update(bar, advance=1, pages=self.counts["pages"])
@@ -124,17 +124,19 @@ class _Work:
                         await limiter.acquire()
                         group.start_soon(one, index, source)
 
-    async def read_one(self, source: Source, ocr: Ocr) -> str | None:
+    async def read_one(self, source: Source, parts: Parts) -> str | None:
         """Return what to print, if anything; a failure is named and counted."""
         try:
-            document = await self.read_document(source, ocr)
+            document = await self.read_document(source, parts)
         except UnsupportedType as error:
             if source.named:
-                return self.fail(source, error)
-            self.counts["not documents"] += 1
+                self.fail(source, error)
+            else:
+                self.counts["not documents"] += 1
             return None
         except AppError as error:
-            return self.fail(source, error)
+            self.fail(source, error)
+            return None
         self.counts["documents"] += 1
         self.counts["pages"] += len(document.pages)
         answer = RENDER[self.job.output_format](document)
@@ -144,19 +146,24 @@ class _Work:
         await anyio.to_thread.run_sync(files.write_whole, target, answer)
         return None
 
-    async def read_document(self, source: Source, ocr: Ocr) -> Document:
+    async def read_document(self, source: Source, parts: Parts) -> Document:
         with ExitStack() as held:
-            data = await anyio.to_thread.run_sync(_bytes_of, source.path, self.settings.limits.max_bytes)
+            data = await anyio.to_thread.run_sync(
+                _bytes_of, source.path, self.settings.limits.max_bytes
+            )
             buffer = held.enter_context(Buffer.of(data))
             deadline_s = anyio.current_time() + self.settings.limits.max_timeout_s
             context = Context(
                 request_id=str(source.path), deadline_s=deadline_s, priority=Priority.BATCH
             )
-            return await ocr.read_all(buffer, self.options, context)
+            admitted = held.enter_context(parts.engine.admit(context, pipeline="ocr"))
+            return await parts.ocr.read_all(buffer, self.options, admitted)
 
     def fail(self, source: Source, error: AppError) -> None:
         self.counts["failed"] += 1
-        self.console.print(f"{source.path}: {error.message} [{error.code}]", markup=False, highlight=False)
+        self.console.print(
+            f"{source.path}: {error.message} [{error.code}]", markup=False, highlight=False
+        )
 
     def print_answer(self, answer: str) -> None:
         sys.stdout.write(answer if answer.endswith("\n") else answer + "\n")

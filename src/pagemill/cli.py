@@ -1,9 +1,8 @@
 """The command line: `pagemill serve`, `pagemill ocr`, `pagemill config`."""
 
 import json
-import sys
 from pathlib import Path
-from typing import Annotated, Any, Literal, NoReturn
+from typing import Annotated, Any, NoReturn, get_args
 
 import typer
 
@@ -43,7 +42,7 @@ def _fail(error: AppError) -> NoReturn:
     raise SystemExit(error.exit_code)
 
 
-def _print_version(wanted: bool) -> None:  # noqa: FBT001 - typer calls it so
+def _print_version(wanted: bool) -> None:
     if wanted:
         typer.echo(f"pagemill {__version__}")
         raise typer.Exit
@@ -51,10 +50,12 @@ def _print_version(wanted: bool) -> None:  # noqa: FBT001 - typer calls it so
 
 @app.callback()
 def _root(
-    version: Annotated[  # noqa: ARG001 - its callback acts on it
+    version: Annotated[
         bool,
-        typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version."),
-    ] = False,  # noqa: FBT002 - typer reads the default
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version."
+        ),
+    ] = False,
 ) -> None:
     """Read documents: OCR on every core, with every native model in its own process."""
 
@@ -66,7 +67,9 @@ def serve(
     ] = None,
     port: Annotated[
         int | None,
-        typer.Option("--port", "-p", help="Port; 0 takes any.", show_default="8080 or the next free"),
+        typer.Option(
+            "--port", "-p", help="Port; 0 takes any.", show_default="8080 or the next free"
+        ),
     ] = None,
     workers: WorkersOption = None,
     config: ConfigOption = None,
@@ -92,16 +95,18 @@ def ocr(
     paths: Annotated[
         list[Path], typer.Argument(help="Files, folders (searched), or - for standard input.")
     ],
-    as_json: Annotated[bool, typer.Option("--json", help="JSON, one document a line.")] = False,  # noqa: FBT002
-    as_text: Annotated[bool, typer.Option("--text", help="Plain text (the default).")] = False,  # noqa: FBT002
-    as_markdown: Annotated[bool, typer.Option("--markdown", help="Markdown.")] = False,  # noqa: FBT002
+    as_json: Annotated[bool, typer.Option("--json", help="JSON, one document a line.")] = False,
+    as_text: Annotated[bool, typer.Option("--text", help="Plain text (the default).")] = False,
+    as_markdown: Annotated[bool, typer.Option("--markdown", help="Markdown.")] = False,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="Folder for one answer a file; done files are skipped."),
+        typer.Option(
+            "--output", "-o", help="Folder for one answer a file; done files are skipped."
+        ),
     ] = None,
     pages: Annotated[str | None, typer.Option(help="Pages to read, such as 1-3,7.")] = None,
     password: Annotated[str | None, typer.Option(help="Password of locked PDFs.")] = None,
-    force: Annotated[bool, typer.Option("--force", help="Read again what is done.")] = False,  # noqa: FBT002
+    force: Annotated[bool, typer.Option("--force", help="Read again what is done.")] = False,
     workers: WorkersOption = None,
     config: ConfigOption = None,
 ) -> None:
@@ -111,11 +116,8 @@ def ocr(
     """
     from pagemill import batch  # noqa: PLC0415 - keeps --help fast
 
-    formats: list[OutputFormat] = [
-        name
-        for name, wanted in (("json", as_json), ("text", as_text), ("markdown", as_markdown))
-        if wanted
-    ]
+    wanted = dict(zip(get_args(OutputFormat), (as_json, as_text, as_markdown), strict=True))
+    formats: list[OutputFormat] = [name for name, chosen in wanted.items() if chosen]
     if len(formats) > 1:
         message = "Choose one of --json, --text and --markdown."
         raise typer.BadParameter(message)
@@ -134,10 +136,12 @@ def ocr(
 @app.command()
 def config(
     config: ConfigOption = None,
-    schema: Annotated[bool, typer.Option("--schema", help="JSON schema of the settings.")] = False,  # noqa: FBT002
+    schema: Annotated[bool, typer.Option("--schema", help="JSON schema of the settings.")] = False,
 ) -> None:
     """Print the effective settings as JSON; keys are masked."""
-    shown = Settings.model_json_schema() if schema else _load(config, {}, None).model_dump(mode="json")
+    shown = (
+        Settings.model_json_schema() if schema else _load(config, {}, None).model_dump(mode="json")
+    )
     typer.echo(json.dumps(shown, indent=2, ensure_ascii=False))
 
 
@@ -155,4 +159,4 @@ def _load(path: Path | None, flags: dict[str, Any], workers: int | None) -> Sett
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -33,7 +33,9 @@ def find(paths: Iterable[Path]) -> Iterator[Source]:
         if path.is_dir():
             yield from _walk(path)
         elif path == STDIN or path.exists():
-            yield Source(path=path, relative=Path("stdin" if path == STDIN else path.name), named=True)
+            yield Source(
+                path=path, relative=Path("stdin" if path == STDIN else path.name), named=True
+            )
         else:
             message = f"There is no {path}."
             raise BadInput(message)

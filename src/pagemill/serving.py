@@ -50,7 +50,10 @@ def listen(settings: ServerSettings) -> socket.socket:
         except OSError as error:
             if error.errno == errno.EADDRINUSE and asked is None:
                 continue
-            message = f"Cannot listen on {settings.host} port {port}: {error.strerror}. Choose another with --port."
+            message = (
+                f"Cannot listen on {settings.host} port {port}: {error.strerror}. "
+                "Choose another with --port."
+            )
             raise BadOption(message) from error
     message = f"Ports {ports[0]} to {ports[-1]} are all taken; choose one with --port."
     raise BadOption(message)

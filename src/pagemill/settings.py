@@ -33,22 +33,29 @@ class _Section(BaseModel):
 class ServerSettings(_Section):
     """Where the server listens and who may call it."""
 
-    host: str = Field("127.0.0.1", description="Address to listen on; loopback unless told otherwise.")
+    host: str = Field(
+        "127.0.0.1", description="Address to listen on; loopback unless told otherwise."
+    )
     port: Annotated[int, Field(ge=0, le=65535)] | None = Field(
         None,
         description="Port to listen on. Unset: 8080, or the next free one. 0: any free one.",
     )
     api_keys: tuple[SecretStr, ...] = Field(
         (),
-        description="Keys that callers must send, as `Authorization: Bearer KEY` or `X-Api-Key`. None: open.",
+        description="Keys that callers must send: `Authorization: Bearer KEY` or `X-Api-Key`. "
+        "None: open.",
     )
-    drain_s: float = Field(30.0, ge=0, description="Seconds that accepted requests get to end after SIGTERM.")
+    drain_s: float = Field(
+        30.0, ge=0, description="Seconds that accepted requests get to end after SIGTERM."
+    )
 
 
 class LogSettings(_Section):
     """What is written to standard error."""
 
-    level: Literal["debug", "info", "warning", "error"] = Field("info", description="Least severe level logged.")
+    level: Literal["debug", "info", "warning", "error"] = Field(
+        "info", description="Least severe level logged."
+    )
     format: Literal["auto", "json", "text"] = Field(
         "auto", description="auto: text on a terminal, JSON lines elsewhere."
     )
@@ -64,20 +71,27 @@ class LimitSettings(_Section):
     max_pages: int = Field(1000, gt=0, description="Most pages of one document.")
     max_requests: int = Field(256, gt=0, description="Most requests accepted at a time.")
     default_timeout_s: float = Field(
-        120.0, gt=0, description="Deadline of a request that names none (X-Request-Timeout-Seconds)."
+        120.0,
+        gt=0,
+        description="Deadline of a request that names none (X-Request-Timeout-Seconds).",
     )
-    max_timeout_s: float = Field(1800.0, gt=0, description="Longest deadline that a request may name.")
+    max_timeout_s: float = Field(
+        1800.0, gt=0, description="Longest deadline that a request may name."
+    )
 
 
 class FetchSettings(_Section):
     """Whether `file` may be an address, and which."""
 
-    allow_urls: bool = Field(False, description="Fetch http(s) addresses given in `file`.")
+    allow_urls: bool = Field(default=False, description="Fetch http(s) addresses given in `file`.")
     allow_hosts: tuple[str, ...] = Field(
         (),
-        description="Only these hosts; they may also be private or loopback addresses. Empty: any public host.",
+        description="Only these hosts, which may be private or loopback too. "
+        "Empty: any public host.",
     )
-    timeout_s: float = Field(10.0, gt=0, description="Seconds that a fetch may take, redirects included.")
+    timeout_s: float = Field(
+        10.0, gt=0, description="Seconds that a fetch may take, redirects included."
+    )
 
 
 class OcrSettings(_Section):
@@ -86,7 +100,9 @@ class OcrSettings(_Section):
     orientation: Literal["auto", "off"] = Field(
         "auto", description="auto: a page that reads badly or stands on its side is read turned."
     )
-    min_confidence: float = Field(0.5, ge=0, le=1, description="Lines below this mean probability are dropped.")
+    min_confidence: float = Field(
+        0.5, ge=0, le=1, description="Lines below this mean probability are dropped."
+    )
     window: int = Field(
         4, gt=0, description="Pages of one document in work at a time, a worker; bounds memory."
     )
@@ -96,17 +112,24 @@ class PaddlexSettings(_Section):
     """The PaddleX contract (`POST /ocr`)."""
 
     max_pages: int | None = Field(
-        10, gt=0, description="Pages answered; the rest is dropped silently, as PaddleX does. Unset: all."
+        10,
+        gt=0,
+        description="Pages answered; the rest is dropped silently, as PaddleX does. Unset: all.",
     )
 
 
 class RuntimeSettings(_Section):
     """How models run, unless a worker group says otherwise."""
 
-    runtime: RuntimeName = Field("auto", description="auto: openvino on x86-64, onnxruntime elsewhere.")
-    device: str = Field("cpu", description="cpu, cuda or tensorrt (onnxruntime only); `cuda:1` names a card.")
+    runtime: RuntimeName = Field(
+        "auto", description="auto: openvino on x86-64, onnxruntime elsewhere."
+    )
+    device: str = Field(
+        "cpu", description="cpu, cuda or tensorrt (onnxruntime only); `cuda:1` names a card."
+    )
     precision: Literal["auto", "f32", "bf16", "fp16"] = Field(
-        "auto", description="auto: what the runtime chooses for this processor; /health/ready reports it."
+        "auto",
+        description="auto: what the runtime chooses for this processor; /health/ready reports it.",
     )
 
 
@@ -115,7 +138,7 @@ class WorkerGroupSettings(_Section):
 
     name: str = Field("cpu", pattern=r"^[a-z0-9_-]{1,32}$", description="Name in logs and metrics.")
     stages: tuple[StageName, ...] = Field(
-        ("open", "read_page", "detect", "cut", "recognize", "line_angle"),
+        ("open", "read_page", "detect", "cut", "recognize"),
         description="What these workers can do.",
     )
     count: int | None = Field(None, gt=0, description="Workers. Unset: one for each usable core.")
@@ -125,9 +148,13 @@ class WorkerGroupSettings(_Section):
     precision: Literal["auto", "f32", "bf16", "fp16"] | None = Field(
         None, description="Overrides runtime.precision."
     )
-    batch: int = Field(1, gt=0, description="Most items of equal shape run as one batch; 1 is right on CPU.")
+    batch: int = Field(
+        1, gt=0, description="Most items of equal shape run as one batch; 1 is right on CPU."
+    )
     max_rss_mb: int = Field(900, gt=0, description="A worker above this retires after its batch.")
-    max_tasks: int | None = Field(None, gt=0, description="A worker retires after so many items. Unset: never.")
+    max_tasks: int | None = Field(
+        None, gt=0, description="A worker retires after so many items. Unset: never."
+    )
 
 
 class Settings(BaseSettings):
@@ -168,7 +195,8 @@ def load(*, config: Path | None = None, flags: dict[str, Any] | None = None) -> 
         BadOption: a value is out of range, a name unknown, or the file unreadable.
 
     """
-    path = config or Path(os.environ.get(_CONFIG_VARIABLE, _DEFAULT_FILE))
+    named = os.environ.get(_CONFIG_VARIABLE)  # noqa: TID251 - the one place that may
+    path = config or (Path(named) if named else _DEFAULT_FILE)
     if path != _DEFAULT_FILE and not path.is_file():
         message = f"There is no configuration file {path}."
         raise BadOption(message)
@@ -196,6 +224,7 @@ def _explain(error: Exception, path: Path) -> str:
     if not isinstance(error, ValidationError):
         return f"The settings cannot be read ({path}): {error}"
     faults = (
-        f"{'.'.join(str(part) for part in fault['loc'])}: {fault['msg']}" for fault in error.errors()
+        f"{'.'.join(str(part) for part in fault['loc'])}: {fault['msg']}"
+        for fault in error.errors()
     )
     return f"Wrong settings: {'; '.join(faults)}. `pagemill config --schema` lists what there is."

@@ -120,7 +120,9 @@ async def test_a_page_is_left_as_it_is_when_told_so(document: Buffer) -> None:
 
 
 @pytest.mark.anyio
-async def test_lines_below_the_confidence_are_dropped_but_their_regions_stay(document: Buffer) -> None:
+async def test_lines_below_the_confidence_are_dropped_but_their_regions_stay(
+    document: Buffer,
+) -> None:
     options = OcrOptions(min_confidence=0.95)
     read = await ocr(FakeEngine()).read_all(document, options, CONTEXT)
     assert read.pages[0].lines == ()
@@ -129,7 +131,9 @@ async def test_lines_below_the_confidence_are_dropped_but_their_regions_stay(doc
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("stage", ["open", "read_page", "detect", "cut", "recognize"])
-async def test_a_stage_that_fails_ends_the_document_with_its_error(stage: str, document: Buffer) -> None:
+async def test_a_stage_that_fails_ends_the_document_with_its_error(
+    stage: str, document: Buffer
+) -> None:
     engine = FakeEngine(3)
     engine.fail[stage] = DamagedInput("broken")
     before = descriptors()

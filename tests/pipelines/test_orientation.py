@@ -8,7 +8,8 @@ CORNERS = ((0.0, 0.0), (9.0, 0.0), (9.0, 4.0), (0.0, 4.0))
 
 def strips(*widths: int, tall: bool = False) -> list[Strip]:
     return [
-        Strip(polygon=CORNERS, score=0.9, offset=0, width=w, text_width=w, tall=tall) for w in widths
+        Strip(polygon=CORNERS, score=0.9, offset=0, width=w, text_width=w, tall=tall)
+        for w in widths
     ]
 
 

@@ -1,0 +1,1 @@
+"""What documents are, and how they look in each format."""

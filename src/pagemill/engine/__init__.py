@@ -1,0 +1,1 @@
+"""Runs native work safely; knows nothing of documents."""

@@ -1,0 +1,1 @@
+"""Where model weights come from, and how their graphs are prepared."""

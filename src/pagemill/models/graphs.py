@@ -5,7 +5,7 @@ moves work around:
 
 - pixels enter as uint8 RGB, (n, height, width, 3), and are normalised inside;
 - the detector's probabilities leave as uint8, and its two transposed convolutions
-  are 1x1 convolutions whose channels are sub-pixels (`unshuffle` puts them back);
+  are 1x1 convolutions whose channels are sub-pixels (`dbpost.unshuffle` puts them back);
 - the recogniser's softmax over 18,710 classes is dropped on CPU (`ctc.best_of` does
   it for the few steps that hold a character), or joined by its own maximum.
 """
@@ -71,7 +71,7 @@ class _Graph:
 
 
 def detector(content: bytes) -> bytes:
-    """Return the detector as (1, h, w, 3) uint8 -> (1, 16, h/4, w/4) uint8; see `unshuffle`."""
+    """Return the detector as (1, h, w, 3) uint8 -> (1, 16, h/4, w/4) uint8; see `dbpost.unshuffle`."""
     graph = _Graph(onnx.load_from_string(content))
     _take_pixels(graph)
     sigmoid = graph.producer(graph.model.graph.output[0].name)
@@ -88,17 +88,6 @@ def detector(content: bytes) -> bytes:
     logits = graph.add("Conv", [hidden, up, bias], "pagemill.logits")
     _leave_as_bytes(graph, graph.add("Sigmoid", [logits], "pagemill.probability"))
     return graph.serialized()
-
-
-def unshuffle(subpixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Return the detector's map, (h, w), from its output, (1, 16, h/4, w/4).
-
-    Channels are (row, column) of the first doubling, then of the second.
-    """
-    _, _, height, width = subpixels.shape
-    split = subpixels.reshape(_UPSCALE, _UPSCALE, _UPSCALE, _UPSCALE, height, width)
-    rows_first = split.transpose(4, 0, 2, 5, 1, 3)
-    return rows_first.reshape(height * SUBPIXELS, width * SUBPIXELS)
 
 
 def recognizer(content: bytes, head: Head) -> bytes:

@@ -1,0 +1,1 @@
+"""Async recipes over the engine."""

@@ -188,9 +188,7 @@ class _DocumentReader:
             lines = await call(self.engine, wanted, self.context, held)
         return page, lines.value.strips, lines.buffers
 
-    async def detect(
-        self, page: wire.PageRead, scaled: Buffer, held: ExitStack
-    ) -> list[Buffer]:
+    async def detect(self, page: wire.PageRead, scaled: Buffer, held: ExitStack) -> list[Buffer]:
         """Return the text map of each tile."""
         calls = [
             Call(

@@ -5,6 +5,7 @@ from typing import Final, Literal
 
 from pagemill.errors import BadOption
 
+_LONGEST_NUMBER: Final = 7  # digits; more is refused before it is parsed
 _PAGES_LIMIT: Final = 100_000  # no document has more; bounds what "1-9999999999" allocates
 
 
@@ -12,8 +13,8 @@ _PAGES_LIMIT: Final = 100_000  # no document has more; bounds what "1-9999999999
 class OcrOptions:
     """Options of pipeline `ocr`; the defaults are the server's.
 
-    `pages` are zero-based, ascending and without repeats; None means all. `page_limit` drops what is past it silently
-    (PaddleX's contract); None refuses nothing beyond the settings' limit.
+    `pages` are zero-based, ascending and without repeats; None means all. `page_limit`
+    drops what is past it silently (PaddleX's contract).
     `orientation` "auto" turns pages that read badly, "off" reads them as they are,
     "model" asks the orientation model. `min_confidence` drops lines below it.
     """
@@ -43,7 +44,7 @@ def parse_pages(text: str) -> tuple[int, ...]:
     for part in text.split(","):
         first, dash, last = part.strip().partition("-")
         numbers = (first, last) if dash else (first, first)
-        if not all(number.isascii() and number.isdigit() and len(number) < 7 for number in numbers):
+        if not all(_is_number(number) for number in numbers):
             message = f"`pages` is {text[:40]!r}; write it as 1-3,7."
             raise BadOption(message)
         start, end = map(int, numbers)
@@ -52,3 +53,7 @@ def parse_pages(text: str) -> tuple[int, ...]:
             raise BadOption(message)
         pages.update(range(start - 1, end))
     return tuple(sorted(pages))
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) < _LONGEST_NUMBER

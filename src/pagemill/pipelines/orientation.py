@@ -12,6 +12,7 @@ DOUBTFUL: Final = 0.85
 # A turned reading must be better by this much, so that noise never turns a page.
 MARGIN: Final = 0.08
 PROBES: Final = 6
+_CJK: Final = ((0x3040, 0x9FFF), (0xF900, 0xFAFF), (0xFF00, 0xFFEF), (0x20000, 0x3FFFF))
 
 
 def mean_confidence(lines: Sequence[Recognized]) -> float:
@@ -72,4 +73,4 @@ def is_cjk(character: str) -> bool:
     ideographs, half- and full-width forms, and the supplementary planes 2 and 3.
     """
     code = ord(character)
-    return 0x3040 <= code <= 0x9FFF or 0xF900 <= code <= 0xFAFF or 0xFF00 <= code <= 0xFFEF or 0x20000 <= code <= 0x3FFFF
+    return any(first <= code <= last for first, last in _CJK)

@@ -7,7 +7,9 @@ from pagemill.documents.values import Point, Polygon, Word
 from pagemill.pipelines.orientation import is_cjk
 
 
-def words_of(text: str, columns: Sequence[tuple[float, float]], polygon: Polygon) -> tuple[Word, ...]:
+def words_of(
+    text: str, columns: Sequence[tuple[float, float]], polygon: Polygon
+) -> tuple[Word, ...]:
     """Cut a line into words.
 
     Args:

@@ -1,0 +1,1 @@
+"""Native work on one item, run in workers."""
