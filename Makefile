@@ -3,10 +3,18 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+# Empty installs the built wheel instead of linking src: what CI tests.
+EDITABLE ?= -e
+# .venv keeps the Python that made it, until another one is asked for: make PYTHON=python3.12 test
+MADE_WITH := $(shell sed -nE 's/^version(_info)? = ([0-9]+\.[0-9]+).*/\2/p' $(VENV)/pyvenv.cfg 2>/dev/null)
+ASKED := $(if $(filter file,$(origin PYTHON)),$(MADE_WITH))
+VERSION := $(or $(ASKED),$(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])'))
 # The locks hold for this Python and platform; elsewhere the ranges of pyproject.toml do.
-LOCKED := $(shell $(PYTHON) -c 'import sys, platform; print("yes" if sys.version_info[:2] == (3, 11) and platform.system() == "Linux" and platform.machine() == "x86_64" else "")')
-SERVED := $(VENV)/.served
-TESTED := $(VENV)/.tested
+LOCKED := $(filter 3.11-Linux-x86_64,$(VERSION)-$(shell uname -s)-$(shell uname -m))
+# By content: a checkout that only touches files installs nothing, so works without a network.
+KEY := $(VERSION)-$(shell cat pyproject.toml requirements.lock requirements-dev.lock | cksum | cut -d ' ' -f 1)
+SERVED := $(VENV)/.served-$(KEY)
+TESTED := $(VENV)/.tested-$(KEY)
 ARGS ?=
 
 .DEFAULT_GOAL := help
@@ -15,18 +23,26 @@ ARGS ?=
 help:  ## List the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
-$(BIN)/python:
-	$(PYTHON) -m venv $(VENV)
+# Debian's python3 has no ensurepip without python3-venv; its own pip can stand in.
+define make_venv
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+		echo "pagemill needs Python 3.11 or newer; name one: make PYTHON=python3.12"; exit 1; }
+	$(if $(filter $(VERSION),$(MADE_WITH)),,rm -rf $(VENV) && { $(PYTHON) -m venv $(VENV) || { \
+		$(PYTHON) -m venv --clear --without-pip $(VENV) && \
+		$(PYTHON) -m pip --python $(BIN)/python install --quiet pip; } || { rm -rf $(VENV); exit 1; }; })
+endef
 
-$(SERVED): pyproject.toml requirements.lock | $(BIN)/python
+$(SERVED):
 	@echo "Installing pagemill into $(VENV) (once; a few minutes)..."
-	$(if $(LOCKED),$(PIP) install --require-hashes -r requirements.lock && $(PIP) install --no-deps -e .,$(PIP) install -e .)
-	@touch $@
+	$(make_venv)
+	$(if $(LOCKED),$(PIP) install --require-hashes -r requirements.lock && $(PIP) install --no-deps $(EDITABLE) .,$(PIP) install $(EDITABLE) .)
+	@rm -f $(VENV)/.served-* && touch $@
 
-$(TESTED): pyproject.toml requirements-dev.lock | $(BIN)/python
+$(TESTED):
 	@echo "Installing pagemill and its tests into $(VENV) (once; a few minutes)..."
-	$(if $(LOCKED),$(PIP) install --require-hashes -r requirements-dev.lock && $(PIP) install --no-deps -e .,$(PIP) install -e '.[dev]')
-	@touch $@ $(SERVED)
+	$(make_venv)
+	$(if $(LOCKED),$(PIP) install --require-hashes -r requirements-dev.lock && $(PIP) install --no-deps $(EDITABLE) .,$(PIP) install $(EDITABLE) '.[dev]')
+	@rm -f $(VENV)/.served-* $(VENV)/.tested-* && touch $@ $(SERVED)
 
 install: $(SERVED)  ## Create .venv and install the server
 

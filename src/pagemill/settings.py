@@ -138,7 +138,7 @@ class WorkerGroupSettings(_Section):
 
     name: str = Field("cpu", pattern=r"^[a-z0-9_-]{1,32}$", description="Name in logs and metrics.")
     stages: tuple[StageName, ...] = Field(
-        ("open", "read_page", "detect", "cut", "recognize"),
+        ("open", "read_page", "detect", "cut", "recognize", "line_angle"),
         description="What these workers can do.",
     )
     count: int | None = Field(None, gt=0, description="Workers. Unset: one for each usable core.")

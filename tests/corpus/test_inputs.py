@@ -21,7 +21,11 @@ pytestmark = pytest.mark.skipif(not CORPUS.is_dir(), reason=f"there is no corpus
 
 def entries() -> list[Any]:
     manifest = CORPUS / "manifest.jsonl"
-    return [json.loads(line) for line in manifest.read_text().splitlines()] if manifest.exists() else []
+    return (
+        [json.loads(line) for line in manifest.read_text().splitlines()]
+        if manifest.exists()
+        else []
+    )
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +50,7 @@ def outcome(stages: tuple[Stage, Stage], content: bytes) -> AppError | None:
 
 
 @pytest.mark.parametrize("entry", [pytest.param(entry, id=entry["id"]) for entry in entries()])
-def test_a_file_gets_what_the_manifest_expects(entry: Any, stages: tuple[Stage, Stage]) -> None:  # noqa: ANN401 (JSON)
+def test_a_file_gets_what_the_manifest_expects(entry: Any, stages: tuple[Stage, Stage]) -> None:
     error = outcome(stages, (CORPUS / entry["file"]).read_bytes())
     if entry["expect"] == "4xx":
         assert isinstance(error, BadInput)

@@ -1,11 +1,14 @@
 """Stages of a few lines, for workers in tests: some do what they should."""
 
 import ctypes
+import json
 import os
+import resource
 import signal
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from pagemill.engine.stage import Input, Output
@@ -86,6 +89,8 @@ def _trouble(item: Input, config: dict[str, Any]) -> Output:
             if not os.path.exists(rest):
                 with open(rest, "w"):
                     os.abort()
+        case _:
+            pass
     return Output(payload=item.payload)
 
 
@@ -109,7 +114,7 @@ def dies_loading(_config: dict[str, Any]) -> Each:
 
 def liar(config: dict[str, Any]) -> Each:
     """Make the worker answer out of contract: replaces its reply function."""
-    worker = sys.modules["__main__"]  # the worker's own module, as it runs
+    worker: Any = sys.modules["__main__"]  # the worker's own module, as it runs
     kind = config["kind"]
     honest = worker._reply
 
@@ -131,3 +136,61 @@ def liar(config: dict[str, Any]) -> Each:
 
     worker._reply = lie
     return Each(lambda item: Output(payload=item.payload))
+
+
+def surroundings(_config: dict[str, Any]) -> Each:
+    """Answer with what the worker's process was when the stage was loaded."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    status = dict(line.split(":", 1) for line in lines if ":" in line)
+    facts = {
+        "environment": dict(os.environ),
+        "cores": sorted(os.sched_getaffinity(0)),
+        "core_bytes": resource.getrlimit(resource.RLIMIT_CORE)[1],
+        "no_new_privileges": status["NoNewPrivs"].strip() == "1",
+        "ignores_interrupt": signal.getsignal(signal.SIGINT) is signal.SIG_IGN,
+        "leads_session": os.getsid(0) == os.getpid(),
+    }
+    return Each(lambda _item: Output(payload=json.dumps(facts).encode()))
+
+
+def sloppy(_config: dict[str, Any]) -> Any:
+    """Answer out of the contract of stages, in the way that the payload says."""
+
+    class Sloppy(Each):
+        def run(self, items: Sequence[Input]) -> Any:
+            return [] if items[0].payload == b"too few" else super().run(items)
+
+    return Sloppy(_slop)
+
+
+def _slop(item: Input) -> Any:
+    match item.payload:
+        case b"no output":
+            return None
+        case b"text":
+            return Output(payload="text")  # type: ignore[arg-type] # the point of it
+        case b"strided":
+            return Output(payload=b"", buffers=(memoryview(b"0123456789")[::2],))
+        case b"many buffers":
+            return Output(payload=b"", buffers=(b"",) * 300)
+        case b"huge":
+            return Output(payload=bytes(33 * 2**20))
+        case _:
+            pass
+    return Output(payload=item.payload)
+
+
+def loads_once(config: dict[str, Any]) -> Each:
+    """Load for the first who asks; refuse all others."""
+    try:
+        Path(config["flag"]).touch(exist_ok=False)
+    except FileExistsError:
+        raise Defect("loaded before") from None
+    return Each(lambda _item: Output(payload=b"new"))
+
+
+def stuck_loading(config: dict[str, Any]) -> Each:
+    """Never finish loading."""
+    Path(config["flag"]).touch()
+    signal.pause()
+    raise AssertionError

@@ -76,7 +76,13 @@ def header(size: int) -> bytes:
 
 @pytest.mark.parametrize(
     "data",
-    [b"", b"short", b"NOTOURS!" + header(4)[8:] + b"data", header(5) + b"data", header(3) + b"data"],
+    [
+        b"",
+        b"short",
+        b"NOTOURS!" + header(4)[8:] + b"data",
+        header(5) + b"data",
+        header(3) + b"data",
+    ],
 )
 def test_what_lies_about_itself_is_refused_and_closed(data: bytes) -> None:
     before = descriptors()
@@ -133,3 +139,16 @@ def test_a_digest_names_stage_parameters_and_content() -> None:
         item_digest("stagep", b"ayload", [b"a" * 16]),
     }
     assert len(digests) == 6
+
+
+def test_a_buffer_that_its_owner_lost_is_closed() -> None:
+    before = descriptors()
+    Buffer.of(b"lost")
+    assert descriptors() == before
+
+
+def test_a_mapping_is_private() -> None:
+    # Before Linux 6.7 what F_SEAL_WRITE seals cannot be mapped shared.
+    with Buffer.of(b"data") as buffer, buffer.map():
+        lines = Path("/proc/self/maps").read_text().splitlines()
+    assert [line.split()[1] for line in lines if "memfd:pagemill" in line] == ["r--p"]

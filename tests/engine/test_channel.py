@@ -15,6 +15,7 @@ from pagemill.engine.channel import (
     BlockingChannel,
     ChannelBroken,
     ChannelClosed,
+    FrameTooLarge,
     encode,
     pair,
 )
@@ -103,7 +104,15 @@ def send_raw(sock: socket.socket, data: bytes, fds: list[int]) -> None:
         struct.pack("<II", len(encode(DONE)), 0) + encode(DONE),
         struct.pack("<II", len(encode(Leave())), 1) + encode(Leave()),
     ],
-    ids=["noise", "too long", "too many fds", "no msgpack", "fds missing", "fds extra", "wrong way"],
+    ids=[
+        "noise",
+        "too long",
+        "too many fds",
+        "no msgpack",
+        "fds missing",
+        "fds extra",
+        "wrong way",
+    ],
 )
 async def test_what_is_no_frame_breaks_the_channel(
     data: bytes, ends: tuple[socket.socket, socket.socket]
@@ -145,3 +154,42 @@ async def test_an_end_in_the_middle_of_a_frame_leaks_nothing(
     with pytest.raises(ChannelClosed):
         await front.receive()
     assert descriptors() == before - 1  # the worker's end
+
+
+@pytest.mark.anyio
+async def test_descriptors_without_end_break_the_channel_before_a_frame_does(
+    ends: tuple[socket.socket, socket.socket],
+) -> None:
+    before = descriptors()
+    front = AsyncChannel(ends[0])
+    reader, writer = os.pipe()
+    send_raw(ends[1], struct.pack("<II", 100, 200), [reader] * 200)
+    send_raw(ends[1], b"x", [reader])
+    os.close(reader)
+    os.close(writer)
+    with pytest.raises(ChannelBroken, match="too many"):
+        await front.receive()
+    assert descriptors() == before
+
+
+@pytest.mark.anyio
+async def test_a_deeply_nested_frame_breaks_the_channel(
+    ends: tuple[socket.socket, socket.socket],
+) -> None:
+    front = AsyncChannel(ends[0])
+    field = b"\xa4type\xa6Joined\xa4more"  # an unknown field, skipped level by level
+    send_raw(ends[1], struct.pack("<II", 20_000 + 1 + len(field), 0), [])
+    send_raw(ends[1], b"\x82" + field + b"\x91" * 20_000, [])
+    with pytest.raises(ChannelBroken):
+        await front.receive()
+
+
+@pytest.mark.anyio
+async def test_a_message_too_large_for_a_frame_is_not_sent(
+    ends: tuple[socket.socket, socket.socket],
+) -> None:
+    front, worker = AsyncChannel(ends[0]), BlockingChannel(ends[1])
+    with pytest.raises(FrameTooLarge):
+        await front.send(Batch(sequence=1, stage="s" * (FRAME_LIMIT_BYTES + 1), items=()))
+    await front.send(Leave())
+    assert worker.receive() == (Leave(), [])

@@ -46,3 +46,24 @@ def test_a_quota_of_cgroup_v1_counts(tmp_path: Path) -> None:
 def test_no_quota_is_no_bound(tmp_path: Path, text: str) -> None:
     (tmp_path / "cpu.max").write_text(text)
     assert _quota_cores(tmp_path) is None
+
+
+def test_the_least_quota_of_all_groups_above_us_counts(tmp_path: Path) -> None:
+    memberships = tmp_path / "memberships"
+    memberships.write_text("0::/system.slice/pagemill.service\n")
+    service = tmp_path / "system.slice" / "pagemill.service"
+    service.mkdir(parents=True)
+    (service / "cpu.max").write_text("max 100000")
+    (service.parent / "cpu.max").write_text("300000 100000")
+    assert _quota_cores(tmp_path, memberships) == 3.0
+    (service / "cpu.max").write_text("200000 100000")
+    assert _quota_cores(tmp_path, memberships) == 2.0
+
+
+def test_a_path_that_only_the_host_knows_is_no_quota_but_the_root_is(tmp_path: Path) -> None:
+    memberships = tmp_path / "memberships"
+    memberships.write_text("3:cpu,cpuacct:/docker/0123\n")
+    (tmp_path / "cpu").mkdir()
+    (tmp_path / "cpu" / "cpu.cfs_quota_us").write_text("200000")
+    (tmp_path / "cpu" / "cpu.cfs_period_us").write_text("100000")
+    assert _quota_cores(tmp_path, memberships) == 2.0

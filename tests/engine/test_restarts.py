@@ -1,5 +1,9 @@
 """Back-off and breaker, in numbers."""
 
+import signal
+
+import pytest
+
 from pagemill.engine import restarts
 from pagemill.engine.port import DeathCause
 from pagemill.engine.restarts import Record
@@ -39,3 +43,27 @@ def test_an_answer_forgives() -> None:
 def test_the_last_cause_is_kept_for_people() -> None:
     record = restarts.after_death(Record(), DeathCause.EXIT, joined=False, why="no such model")
     assert record.why == "no such model"
+
+
+def test_no_number_of_deaths_is_too_many() -> None:
+    assert restarts.wait_s(died(5000)) == restarts.LONGEST_WAIT_S
+
+
+@pytest.mark.parametrize(
+    ("status", "leaving", "near_cap", "cause"),
+    [
+        (0, True, False, DeathCause.LEFT),
+        (0, False, False, DeathCause.EXIT),
+        (3, True, False, DeathCause.EXIT),
+        (-signal.SIGSEGV, False, False, DeathCause.CRASH),
+        (-signal.SIGABRT, False, True, DeathCause.CRASH),
+        (-signal.SIGTRAP, False, False, DeathCause.CRASH),
+        (-signal.SIGKILL, False, False, DeathCause.KILLED),
+        (-signal.SIGKILL, False, True, DeathCause.MEMORY),
+        (-signal.SIGTERM, False, True, DeathCause.KILLED),
+    ],
+)
+def test_an_exit_status_says_who_is_to_blame(
+    status: int, *, leaving: bool, near_cap: bool, cause: DeathCause
+) -> None:
+    assert restarts.cause_of_end(status, leaving=leaving, near_cap=near_cap) is cause

@@ -1,6 +1,6 @@
 """The recipe, on an engine of a few lines: order, bounds, turning, and no leaks."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import anyio
@@ -9,7 +9,7 @@ import pytest
 
 from pagemill.engine.buffers import Buffer
 from pagemill.engine.task import Context, Result, Task
-from pagemill.errors import AppError, BadOption, DamagedInput, Defect
+from pagemill.errors import AppError, BadOption, DamagedInput, Defect, NotInstalled
 from pagemill.pipelines.ocr import Ocr, OcrLimits, choose_pages
 from pagemill.pipelines.options import OcrOptions
 from pagemill.stages import wire
@@ -70,14 +70,19 @@ class FakeEngine:
         right = asked.flip == self.upside_down
         return wire.Recognized(text=f"line {asked.offset}", confidence=0.9 if right else 0.3), 0
 
+    def answer_line_angle(self, task: Task) -> tuple[msgspec.Struct, int]:
+        asked = msgspec.msgpack.decode(task.payload, type=wire.LineAngle)
+        return wire.LineAngled(flipped=0.99 if asked.offset == 1 else 0.5), 0
+
 
 def ocr(engine: FakeEngine, window: int = 2) -> Ocr:
     return Ocr(engine, OcrLimits(max_pixels=10**6, max_pages=100, window=window))
 
 
 @pytest.fixture
-def document() -> Buffer:
-    return Buffer.of(b"a document")
+def document() -> Iterator[Buffer]:
+    with Buffer.of(b"a document") as buffer:
+        yield buffer
 
 
 def descriptors() -> int:
@@ -163,6 +168,22 @@ async def test_no_more_than_a_window_of_pages_is_in_work(document: Buffer) -> No
         await reading.pages.receive()
         await anyio.wait_all_tasks_blocked()
         assert engine.calls.count("read_page") == 3
+
+
+@pytest.mark.anyio
+async def test_lines_that_stand_on_their_heads_are_turned_each(document: Buffer) -> None:
+    options = OcrOptions(line_angle=True, min_confidence=0.0)
+    read = await ocr(FakeEngine()).read_all(document, options, CONTEXT)
+    (page,) = read.pages
+    assert page.turn == 0
+    assert [line.confidence for line in page.lines] == [0.9, 0.3, 0.9]
+    assert page.lines[1].polygon[0] == (9.0, 4.0)
+
+
+@pytest.mark.anyio
+async def test_a_model_that_is_not_there_is_told(document: Buffer) -> None:
+    with pytest.raises(NotInstalled, match="orientation"):
+        await ocr(FakeEngine()).read_all(document, OcrOptions(orientation="model"), CONTEXT)
 
 
 def test_pages_past_the_limit_are_dropped_silently() -> None:

@@ -34,7 +34,7 @@ def corners(width: int = 48, height: int = 32) -> Page:
     return page
 
 
-def encoded(page: Page | Image.Image, kind: str, **options: Any) -> bytes:  # noqa: ANN401 (Pillow's)
+def encoded(page: Page | Image.Image, kind: str, **options: Any) -> bytes:
     """Return an image file of Pillow's format `kind`."""
     image = page if isinstance(page, Image.Image) else Image.fromarray(page)
     out = io.BytesIO()
@@ -63,7 +63,7 @@ def heic(page: Page) -> bytes:
     return out.getvalue()
 
 
-def frames(pages: Sequence[Page], kind: str, **options: Any) -> bytes:  # noqa: ANN401 (Pillow's)
+def frames(pages: Sequence[Page], kind: str, **options: Any) -> bytes:
     """Return a GIF or TIFF of one frame a page."""
     first, *rest = [Image.fromarray(page) for page in pages]
     return encoded(first, kind, save_all=True, append_images=rest, **options)

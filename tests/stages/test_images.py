@@ -47,7 +47,9 @@ def test_lossless_types_give_every_pixel(kind: str) -> None:
 def test_webp_and_avif_without_loss_give_every_pixel() -> None:
     page = documents.corners()
     assert np.array_equal(read(documents.encoded(page, "WEBP", lossless=True)), page)
-    assert_near(read(documents.encoded(page, "AVIF", quality=100, subsampling="4:4:4")), page, within=4)
+    assert_near(
+        read(documents.encoded(page, "AVIF", quality=100, subsampling="4:4:4")), page, within=4
+    )
 
 
 def test_lossy_types_come_near() -> None:
@@ -123,7 +125,11 @@ def test_sixteen_bits_are_divided_not_cut_off() -> None:
 
 def test_floats_are_stretched_to_what_occurs() -> None:
     values = np.array([[-1.0, 0.0, 1.0]], np.float32)
-    assert read(documents.encoded(Image.fromarray(values), "TIFF"))[0, :, 0].tolist() == [0, 128, 255]
+    assert read(documents.encoded(Image.fromarray(values), "TIFF"))[0, :, 0].tolist() == [
+        0,
+        128,
+        255,
+    ]
     blank = documents.encoded(Image.fromarray(np.zeros((2, 2), np.float32)), "TIFF")
     assert read(blank).min() == 255
 
@@ -237,4 +243,4 @@ def test_the_known_images_are_known() -> None:
 
 
 def test_type_names_are_those_of_pillow() -> None:
-    assert set(images._PILLOW) == set(Type) - {Type.PDF}  # noqa: SLF001 (its completeness)
+    assert set(images._PILLOW) == set(Type) - {Type.PDF}

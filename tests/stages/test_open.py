@@ -31,7 +31,12 @@ def ask(content: bytes, **options: object) -> Opened | AppError:
 
 
 def test_every_type_is_opened() -> None:
-    expected = {"gif": ("tiff", 2), "tiff": ("tiff", 2), "pdf": ("pdf", 1), "pdf_locked": ("pdf", 1)}
+    expected = {
+        "gif": ("tiff", 2),
+        "tiff": ("tiff", 2),
+        "pdf": ("pdf", 1),
+        "pdf_locked": ("pdf", 1),
+    }
     for name, content in documents.one_of_each().items():
         opened = ask(content, password="secret")
         kind, pages = expected.get(name, ("image", 1))
@@ -59,7 +64,8 @@ def test_each_refusal_has_its_own_error(content: bytes, error: type[AppError]) -
 def test_a_refused_item_does_not_touch_its_neighbours() -> None:
     payload = msgspec.msgpack.encode(Open(max_pixels=100_000, max_pages=10))
     items = [
-        Input(payload=payload, buffers=(memoryview(content),)) for content in (b"", documents.pdf(), b"?")
+        Input(payload=payload, buffers=(memoryview(content),))
+        for content in (b"", documents.pdf(), b"?")
     ]
     first, second, third = load({}).run(items)
     assert isinstance(first, EmptyBody)

@@ -37,7 +37,9 @@ def test_rotate_is_applied() -> None:
 def test_annotations_and_forms_are_drawn() -> None:
     look = "<</Type/XObject/Subtype/Form/BBox[0 0 5 5]/Length 22>>stream\n1 0 0 rg 0 0 5 5 re f \nendstream "
     note = "<</Type/Annot/Subtype/Stamp/Rect[0 0 10 10]/F 4/AP<</N 101 0 R>>>>"
-    field = "<</Type/Annot/Subtype/Widget/FT/Tx/T(name)/V(x)/Rect[10 10 20 20]/F 4/AP<</N 101 0 R>>>>"
+    field = (
+        "<</Type/Annot/Subtype/Widget/FT/Tx/T(name)/V(x)/Rect[10 10 20 20]/F 4/AP<</N 101 0 R>>>>"
+    )
     page = read(
         documents.pdf(
             [""],
@@ -87,7 +89,7 @@ def test_a_locked_pdf_names_the_field_and_opens_with_its_password() -> None:
 def test_too_many_pages_are_refused() -> None:
     document = PdfDocument(documents.pdf(["", "", ""]), None)
     assert document.count(max_pages=3, max_pixels=1) == 3
-    with pytest.raises(TooManyPages, match="3 pages, more than the 2"):
+    with pytest.raises(TooManyPages, match="has 3 pages; .* allows 2"):
         document.count(max_pages=2, max_pixels=1)
 
 
@@ -104,7 +106,8 @@ def test_a_page_that_is_not_there_is_damaged() -> None:
 
 def test_an_unknown_font_without_widths_looks_the_same_whatever_was_drawn_before() -> None:
     plain = documents.pdf(
-        ["BT /F1 12 Tf 2 2 Td (Total 42) Tj ET", "BT /F1 12 Tf 2 2 Td (Amount) Tj ET"], size=(80, 20)
+        ["BT /F1 12 Tf 2 2 Td (Total 42) Tj ET", "BT /F1 12 Tf 2 2 Td (Amount) Tj ET"],
+        size=(80, 20),
     )
     unknown = plain.replace(b"/Helvetica", b"/Foobartin")
     bold = plain.replace(b"/Helvetica", b"/Foo,Bold")

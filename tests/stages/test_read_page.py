@@ -19,7 +19,9 @@ from tests.stages import documents
 Read = tuple[PageRead, NDArray[np.uint8], NDArray[np.uint8]]
 
 
-def try_read(stage: Stage, content: bytes, page: int = 0, password: str | None = None) -> Read | AppError:
+def try_read(
+    stage: Stage, content: bytes, page: int = 0, password: str | None = None
+) -> Read | AppError:
     asked = ReadPage(page=page, password=password, max_pixels=10_000_000)
     view = memoryview(content).toreadonly()
     [answer] = stage.run([Input(payload=msgspec.msgpack.encode(asked), buffers=(view,))])
@@ -48,7 +50,9 @@ def test_a_small_page_stands_unscaled_at_the_top_left_of_white() -> None:
 
 
 def test_a_large_page_is_kept_whole_and_scaled_for_the_detector() -> None:
-    reply, pixels, detector = read(load({}), documents.png(documents.text_page("Large", (2560, 1000))))
+    reply, pixels, detector = read(
+        load({}), documents.png(documents.text_page("Large", (2560, 1000)))
+    )
     assert pixels.shape == (1000, 2560, 3)
     assert detector.shape == (reply.det_height, reply.det_width, 3) == (512, 1280, 3)
     assert (reply.scaled_width, reply.scaled_height, len(reply.tiles)) == (1280, 500, 2)

@@ -41,7 +41,14 @@ def test_no_bytes_are_an_empty_body() -> None:
 
 @pytest.mark.parametrize(
     "content",
-    [b"BMW is a make of cars", b"\0\0\1\0ico", b"GIF", b"{}", b"\0\0\0\x18ftypisom\0\0\0\0", b"\xff"],
+    [
+        b"BMW is a make of cars",
+        b"\0\0\1\0ico",
+        b"GIF",
+        b"{}",
+        b"\0\0\0\x18ftypisom\0\0\0\0",
+        b"\xff",
+    ],
 )
 def test_anything_else_is_refused_and_told_what_is_read(content: bytes) -> None:
     with pytest.raises(UnsupportedType, match="JPEG, PNG, GIF, WebP, BMP, TIFF, HEIC, AVIF, PDF"):

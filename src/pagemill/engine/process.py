@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 from collections import deque
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import ExitStack
 from typing import Final
 
@@ -59,9 +59,18 @@ class WorkerProcess:
     """A worker process and its channel; a `WorkerPort` once it has joined."""
 
     def __init__(
-        self, name: str, spec: GroupSpec, *, generation: int, cores: Sequence[int]
+        self,
+        name: str,
+        spec: GroupSpec,
+        *,
+        generation: int,
+        cores: Sequence[int],
+        on_end: Callable[[DeathCause], None] = lambda _cause: None,
     ) -> None:
-        """Describe a worker; `start` makes it."""
+        """Describe a worker; `start` makes it.
+
+        `on_end` is called once, before anyone is told what became of its batch.
+        """
         self.name = name
         self.spec = spec
         self.generation = generation
@@ -75,6 +84,7 @@ class WorkerProcess:
         self.stderr: deque[str] = deque(maxlen=STDERR_LINES)
         self._sequence = 0
         self._killed_as: DeathCause | None = None
+        self._on_end = on_end
         self._process: Process | None = None
         self._ended = anyio.Event()
         self._silent = anyio.Event()  # its stderr came to an end
@@ -236,7 +246,9 @@ class WorkerProcess:
         """Wait until the process is gone; return why."""
         assert self._process is not None
         await self._process.wait()
-        self._ended.set()
+        if not self._ended.is_set():
+            self._ended.set()
+            self._on_end(self._cause())
         return self._cause()
 
     async def cause(self) -> DeathCause:

@@ -101,6 +101,7 @@ class Supervisor:
 
         """
         async with self._swapping:
+            self._refuse_when_leaving()
             if group_name not in self._specs:
                 message = f"There is no worker group {group_name}."
                 raise BadOption(message)
@@ -136,13 +137,17 @@ class Supervisor:
                 await self._close_place(place)
 
     def _open_place(self, spec: GroupSpec, number: int, generation: int) -> "_Place":
-        if self._leaving or self._group is None:
-            message = "No worker is started now."
-            raise ShuttingDown(message, retry_after_s=1)
+        self._refuse_when_leaving()
+        assert self._group is not None, "not running"
         place = _Place(self, self._crew, spec, number=number, generation=generation)
         self._places.append(place)
         self._group.start_soon(place.keep)
         return place
+
+    def _refuse_when_leaving(self) -> None:
+        if self._leaving:
+            message = "The workers are leaving; none is started."
+            raise ShuttingDown(message, retry_after_s=1)
 
     async def _close_place(self, place: "_Place") -> None:
         await place.stop(LEAVE_GRACE_S)
@@ -212,7 +217,11 @@ class _Place:
     async def _try_one(self) -> None:
         """Run one worker to its end; a fault of the system's or of ours is one too."""
         process = WorkerProcess(
-            self.name, self.spec, generation=self.generation, cores=self.spec.cores[self.number]
+            self.name,
+            self.spec,
+            generation=self.generation,
+            cores=self.spec.cores[self.number],
+            on_end=self._on_end,
         )
         try:
             cause, why = await self._run_one(process)
@@ -263,17 +272,20 @@ class _Place:
         return cause, ""
 
     async def _watch_end(self, process: WorkerProcess) -> None:
-        # Counted here, before anyone is told what became of its batch.
-        self._supervisor.note_death(await process.wait_ended())
+        await process.wait_ended()
         if self._idle_scope is not None:
             self._idle_scope.cancel()  # a batch in work ends by itself, as WorkerDied
+
+    def _on_end(self, cause: DeathCause) -> None:
+        if self._process is not None and self._process.joined is not None:
+            self._supervisor.note_death(cause)
 
     def _note(self, process: WorkerProcess, cause: DeathCause, why: str) -> None:
         joined = process.joined is not None
         if process.tasks_done:
             self._record = restarts.after_answer(self._record)
         self._record = restarts.after_death(self._record, cause, joined=joined, why=why)
-        if not joined:
+        if not joined:  # counted only now: whoever hears of it finds the place broken
             self._supervisor.note_death(cause)
         level = _log.info if cause is DeathCause.LEFT else _log.error
         stderr = [] if cause is DeathCause.LEFT else list(process.stderr)

@@ -5,8 +5,8 @@ moves work around:
 
 - pixels enter as uint8 RGB, (n, height, width, 3), and are normalised inside;
 - the detector's probabilities leave as uint8, and its two transposed convolutions
-  are 1x1 convolutions whose channels are sub-pixels (`dbpost.unshuffle` puts them back);
-- the recogniser's softmax over 18,710 classes is dropped on CPU (`ctc.best_of` does
+  are 1x1 convolutions whose channels are sub-pixels (`subpixels.unshuffle` puts them back);
+- the recogniser's softmax over 18,710 classes is dropped on CPU (`ctc.from_logits` does
   it for the few steps that hold a character), or joined by its own maximum.
 """
 
@@ -71,7 +71,9 @@ class _Graph:
 
 
 def detector(content: bytes) -> bytes:
-    """Return the detector as (1, h, w, 3) uint8 -> (1, 16, h/4, w/4) uint8; see `dbpost.unshuffle`."""
+    """Return the detector as (1, h, w, 3) uint8 -> (1, 16, h/4, w/4) uint8; see
+    `subpixels.unshuffle`.
+    """
     graph = _Graph(onnx.load_from_string(content))
     _take_pixels(graph)
     sigmoid = graph.producer(graph.model.graph.output[0].name)

@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
+from typing import Final
 
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
@@ -10,12 +11,17 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from pagemill.documents.values import Document, Kind, Line, Page, Polygon
 from pagemill.engine.buffers import Buffer
 from pagemill.engine.task import Context
-from pagemill.errors import AppError, BadOption
+from pagemill.errors import AppError, BadOption, NotInstalled
 from pagemill.pipelines import orientation
 from pagemill.pipelines.calls import Call, Runs, call, call_all
 from pagemill.pipelines.options import OcrOptions
 from pagemill.pipelines.words import words_of
 from pagemill.stages import wire
+
+_NO_ORIENTATION_MODEL: Final = (
+    "The page orientation model is not installed; leave the option out: "
+    "pages that read badly are turned without it."
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +70,8 @@ class Ocr:
         At most `limits.window` pages are in work or waiting to be taken. Leaving the
         block early drops the rest. Raises as `read_all`.
         """
+        if options.orientation == "model":
+            raise NotInstalled(_NO_ORIENTATION_MODEL)
         with ExitStack() as held:
             asked = Call(
                 stage="open",
@@ -146,9 +154,12 @@ class _DocumentReader:
 
     async def read_page(self, index: int) -> Page:
         with ExitStack() as held:
-            page, lines, strips = await self.cut_lines(index, held)
-            texts = await self.recognize(lines, strips, range(len(lines)), flips=None)
-            return await self.assemble(index, page, lines, texts, strips)
+            page, strips, buffers = await self.cut_lines(index, held)
+            flips = await self.flips(strips, buffers)
+            texts = await self.recognize(strips, buffers, range(len(strips)), flips=flips)
+            if self.options.orientation == "auto" and not self.options.line_angle:
+                texts, flips = await self.upright(strips, buffers, texts)
+            return self.assemble(index, page, list(zip(strips, texts, flips, strict=True)))
 
     async def cut_lines(
         self, index: int, held: ExitStack
@@ -214,7 +225,7 @@ class _DocumentReader:
         buffers: tuple[Buffer, ...],
         chosen: Sequence[int],
         *,
-        flips: Sequence[bool] | None,
+        flips: Sequence[bool],
     ) -> list[wire.Recognized]:
         """Read the chosen strips; `flips` says which of all strips to turn over."""
         calls = [
@@ -224,7 +235,7 @@ class _DocumentReader:
                     offset=strips[i].offset,
                     width=strips[i].width,
                     text_width=strips[i].text_width,
-                    flip=flips is not None and flips[i],
+                    flip=flips[i],
                     columns=self.options.words,
                 ),
                 reply=wire.Recognized,
@@ -237,33 +248,59 @@ class _DocumentReader:
         with ExitStack() as held:
             return [reply.value for reply in await call_all(self.engine, calls, self.context, held)]
 
-    async def assemble(
+    async def flips(self, strips: Sequence[wire.Strip], buffers: tuple[Buffer, ...]) -> list[bool]:
+        """Say which lines stand on their heads, when that was asked for."""
+        if not self.options.line_angle:
+            return [False] * len(strips)
+        calls = [
+            Call(
+                stage="line_angle",
+                request=wire.LineAngle(
+                    offset=strip.offset, width=strip.width, text_width=strip.text_width
+                ),
+                reply=wire.LineAngled,
+                buffers=buffers,
+            )
+            for strip in strips
+        ]
+        with ExitStack() as held:
+            replies = await call_all(self.engine, calls, self.context, held)
+        return [reply.value.flipped > orientation.FLIPPED for reply in replies]
+
+    async def upright(
+        self,
+        strips: Sequence[wire.Strip],
+        buffers: tuple[Buffer, ...],
+        texts: list[wire.Recognized],
+    ) -> tuple[list[wire.Recognized], list[bool]]:
+        """Return the better reading of the page, as it stands or turned over."""
+        over = [True] * len(strips)
+        stays = texts, [False] * len(strips)
+        if not orientation.is_doubtful(strips, texts):
+            return stays
+        chosen = orientation.probes(strips)
+        probed = await self.recognize(strips, buffers, chosen, flips=over)
+        if not orientation.prefers_flip([texts[i] for i in chosen], probed):
+            return stays
+        return await self.recognize(strips, buffers, range(len(strips)), flips=over), over
+
+    def assemble(
         self,
         index: int,
         page: wire.PageRead,
-        strips: Sequence[wire.Strip],
-        texts: Sequence[wire.Recognized],
-        buffers: tuple[Buffer, ...],
+        read: Sequence[tuple[wire.Strip, wire.Recognized, bool]],
     ) -> Page:
-        """Turn the page over if it reads better so, and make it a value."""
-        flipped = False
-        if self.options.orientation == "auto" and orientation.is_doubtful(strips, texts):
-            chosen = orientation.probes(strips)
-            over = [True] * len(strips)
-            probed = await self.recognize(strips, buffers, chosen, flips=over)
-            flipped = orientation.prefers_flip([texts[i] for i in chosen], probed)
-            if flipped:
-                texts = await self.recognize(strips, buffers, range(len(strips)), flips=over)
-        read = list(zip(strips, texts, strict=True))
-        lines = [self.line(strip, text, flipped=flipped) for strip, text in read]
-        turn = orientation.page_turn(strips, texts, flipped=flipped)
-        if flipped:  # upside down, the last line is the first
+        """Make the page a value; upside down, its last line is the first."""
+        lines = [self.line(strip, text, flipped=flipped) for strip, text, flipped in read]
+        flipped = not self.options.line_angle and any(flip for _, _, flip in read)
+        strips, texts = [strip for strip, _, _ in read], [text for _, text, _ in read]
+        if flipped:
             lines.reverse()
         return Page(
             index=index,
             width=page.width,
             height=page.height,
-            turn=turn,
+            turn=orientation.page_turn(strips, texts, flipped=flipped) if read else 0,
             lines=tuple(line for line in lines if self.keeps(line)),
             regions=tuple(line.polygon for line in lines),
         )

@@ -12,6 +12,8 @@ DOUBTFUL: Final = 0.85
 # A turned reading must be better by this much, so that noise never turns a page.
 MARGIN: Final = 0.08
 PROBES: Final = 6
+# As PaddleOCR has it: its classifier is to be believed above this (cls_thresh).
+FLIPPED: Final = 0.9
 _CJK: Final = ((0x3040, 0x9FFF), (0xF900, 0xFAFF), (0xFF00, 0xFFEF), (0x20000, 0x3FFFF))
 
 

@@ -40,17 +40,6 @@ class Box:
     score: float
 
 
-def unshuffle(subpixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Return the detector's map, (h, w), from what `graphs.detector` gives, (16, h/4, w/4).
-
-    Channels are (row, column) of the first doubling, then of the second.
-    """
-    _, height, width = subpixels.shape
-    split = subpixels.reshape(2, 2, 2, 2, height, width)
-    rows_first = split.transpose(4, 0, 2, 5, 1, 3)
-    return rows_first.reshape(4 * height, 4 * width)
-
-
 def merge(maps: Sequence[NDArray[np.uint8]], tiles: Sequence[Tile]) -> NDArray[np.uint8]:
     """Return one map from those of a grid of tiles; a seam is at the middle of an overlap."""
     if len(maps) == 1:

@@ -12,11 +12,10 @@ from pagemill.errors import AppError, Defect
 from pagemill.models import graphs, weights
 from pagemill.runtimes.base import Model, open_runtime
 from pagemill.stages import known
-from pagemill.stages.dbpost import unshuffle
+from pagemill.stages.subpixels import unshuffle
 from pagemill.stages.wire import Detect, Detected
 
 _TEXT: Final = 128  # of 255: more is text
-_LEAST_COVER: Final = 0.3  # of the strip that holds the line; the model marks its core
 
 _encode: Final = msgspec.msgpack.Encoder().encode
 _decode: Final = msgspec.msgpack.Decoder(Detect).decode
@@ -47,13 +46,11 @@ class _DetectStage:
         ]
 
     def check(self) -> None:
-        """Find the line of the known page, and nothing elsewhere."""
+        """Find the two words of the known page, and nothing between them."""
         found = unshuffle(self._model.run(known.page()[None])[0][0]) > _TEXT
-        at = known.inside()
-        covered = found[at].mean()
-        found[at] = False
-        if covered < _LEAST_COVER or found.any():
-            message = "stage detect does not find the text of the known page, or finds more"
+        inside = [bool(found[at].mean() > known.LEAST_COVER) for at in known.WORDS]
+        if not all(inside) or found[known.GAP].any():
+            message = "stage detect does not find the text of the known page"
             raise Defect(message)
 
 

@@ -39,9 +39,7 @@ def check_pages(pages: int, max_pages: int, *, more: str = "") -> None:
 
     """
     if pages > max_pages:
-        message = (
-            f"The document has {more}{pages} pages, more than the {max_pages} that `limits.max_pages` allows."
-        )
+        message = f"The document has {more}{pages} pages; `limits.max_pages` allows {max_pages}."
         raise TooManyPages(message)
 
 

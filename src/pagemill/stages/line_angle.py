@@ -14,28 +14,14 @@ from numpy.typing import NDArray
 
 from pagemill.engine.stage import Input, Output, Stage
 from pagemill.errors import AppError, Defect
-from pagemill.models.prepared import prepared_line_angle
+from pagemill.models import graphs, weights
 from pagemill.runtimes.base import Model, open_runtime
 from pagemill.stages import known
 from pagemill.stages.crops import CHANNELS, HEIGHT_PX, PADDING
 from pagemill.stages.recognize import strip_of
-from pagemill.stages.wire import Recognize
+from pagemill.stages.wire import LineAngle, LineAngled, Recognize
 
 WIDTH_PX: Final = 192  # what the model was trained on; longer lines are squeezed into it
-
-
-class LineAngle(msgspec.Struct, frozen=True, kw_only=True):
-    """Ask about one strip. Buffers: the strips."""
-
-    offset: int
-    width: int
-    text_width: int
-
-
-class LineAngled(msgspec.Struct, frozen=True, kw_only=True):
-    """How likely it is that the strip is upside down."""
-
-    flipped: float
 
 
 _encode: Final = msgspec.msgpack.Encoder().encode
@@ -49,7 +35,8 @@ def load(config: dict[str, Any]) -> Stage:
         NotInstalled: the model or the runtime is missing.
 
     """
-    return _LineAngleStage(open_runtime(config).load(prepared_line_angle()))
+    content = weights.read(weights.LINE_ANGLE)
+    return _LineAngleStage(open_runtime(config).load(graphs.line_angle(content)))
 
 
 class _LineAngleStage:

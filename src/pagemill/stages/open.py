@@ -75,7 +75,9 @@ def _answer(item: Input) -> Output | AppError:
 
 def _opened(document: memoryview, asked: Open) -> Opened:
     kind = sniff(document)
-    opened = open_document(bytes(document), kind, password=asked.password, max_pixels=asked.max_pixels)
+    opened = open_document(
+        bytes(document), kind, password=asked.password, max_pixels=asked.max_pixels
+    )
     try:
         pages = opened.count(max_pages=asked.max_pages, max_pixels=asked.max_pixels)
     finally:

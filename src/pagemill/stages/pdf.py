@@ -111,7 +111,7 @@ def _known_page() -> bytes:
 
 
 # Any: pypdfium2 has no types.
-def _open(content: bytes, password: str | None) -> Any:  # noqa: ANN401
+def _open(content: bytes, password: str | None) -> Any:
     try:
         document = pypdfium2.PdfDocument(content, password=password)
         if "V8" not in PDFIUM_INFO.flags:
@@ -130,12 +130,14 @@ def _refusal(error: Exception, password: str | None, *, code: int | None = None)
     if code == pdfium.FPDF_ERR_PASSWORD:
         return EncryptedDocument("The password in the field `password` does not open this PDF.")
     if code == pdfium.FPDF_ERR_SECURITY:
-        return EncryptedDocument("The PDF is encrypted in a way that cannot be read, password or not.")
+        return EncryptedDocument(
+            "The PDF is encrypted in a way that cannot be read, password or not."
+        )
     return DamagedInput(f"The PDF is damaged: {error}")
 
 
 # Any: pypdfium2 has no types.
-def _render(page: Any, max_pixels: int) -> NDArray[np.uint8]:  # noqa: ANN401
+def _render(page: Any, max_pixels: int) -> NDArray[np.uint8]:
     scale = fitting_scale(*page.get_size(), max_pixels=max_pixels)
     bitmap = page.render(scale=scale, rev_byteorder=True, draw_annots=True, may_draw_forms=True)
     try:

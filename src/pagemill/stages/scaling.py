@@ -60,7 +60,9 @@ def plan(
     )
 
 
-def _wanted_scale(width: int, height: int, side_px: int, side_type: Literal["min", "max"] | None) -> float:
+def _wanted_scale(
+    width: int, height: int, side_px: int, side_type: Literal["min", "max"] | None
+) -> float:
     short, long = sorted((width, height))
     if side_type == "max":
         return min(1.0, side_px / long)

@@ -129,3 +129,17 @@ class Recognized(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     confidence: float
     columns: tuple[tuple[float, float], ...] | None = None
+
+
+class LineAngle(msgspec.Struct, frozen=True, kw_only=True):
+    """Ask about one strip. Buffers: the strips."""
+
+    offset: int
+    width: int
+    text_width: int
+
+
+class LineAngled(msgspec.Struct, frozen=True, kw_only=True):
+    """How likely it is that the strip is upside down."""
+
+    flipped: float
