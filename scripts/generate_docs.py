@@ -5,10 +5,11 @@ tests/test_docs.py holds that what is committed is what this writes.
 
 import sys
 from pathlib import Path
-from typing import Any, get_args
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import typer.main
-from pydantic import BaseModel
+from pydantic import BaseModel, SecretStr
 from pydantic_core import PydanticUndefined
 
 from pagemill import cli, errors, settings
@@ -67,13 +68,21 @@ def settings_page() -> str:
 def _row(name: str, field: Any) -> str:
     default = "" if field.default is PydanticUndefined else field.default
     shown = "unset" if default is None else f"`{_toml(default)}`"
-    kind = getattr(field.annotation, "__name__", None) or str(field.annotation)
-    kind = kind.replace("typing.", "").replace("pydantic.types.", "").replace("|", "or")
-    if "Literal" in str(field.annotation):
-        kind = "choice"
-    if "FieldInfo" in kind or "Annotated" in kind:
-        kind = "int or None"
-    return f"| `{name}` | {kind} | {shown} | {field.description} |\n"
+    return f"| `{name}` | {_kind(field.annotation)} | {shown} | {field.description} |\n"
+
+
+def _kind(annotation: Any) -> str:
+    """Return a type as a reader of TOML knows it; unset is a default, no type."""
+    origin, parts = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return _kind(parts[0])
+    if origin is Literal:
+        return " or ".join(f"`{_toml(part)}`" for part in parts)
+    if origin is tuple:
+        return f"list of {_kind(parts[0])}"
+    if origin in (Union, UnionType):
+        return " or ".join(_kind(part) for part in parts if part is not NoneType)
+    return {SecretStr: "str"}.get(annotation, annotation.__name__)
 
 
 def _toml(value: Any) -> str:

@@ -83,7 +83,7 @@ class Staff:
         return [state.status for state in self.states()]
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        while not condition():  # noqa: ASYNC110 - what happens in another process
+        while not condition():
             await anyio.sleep(0.005)
 
     async def all_joined(self) -> None:
@@ -277,6 +277,6 @@ async def test_the_end_of_the_supervisor_is_the_end_of_busy_workers_too(tmp_path
         writer = await anyio.to_thread.run_sync(os.open, gate, os.O_WRONLY)
         pid = staff.states()[0].pid
     os.close(writer)
-    assert f"{pid}" not in os.listdir("/proc")  # noqa: PTH208 - never blocks
+    assert f"{pid}" not in os.listdir("/proc")
     assert crew.ends == [DeathCause.LEFT]
     assert descriptors() == before

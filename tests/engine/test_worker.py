@@ -272,7 +272,7 @@ async def test_a_worker_dies_with_a_front_that_is_killed_even_while_it_loads(
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    while not condition():  # noqa: ASYNC110 - what happens in another process
+    while not condition():
         await anyio.sleep(0.01)
 
 

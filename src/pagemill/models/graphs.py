@@ -51,7 +51,7 @@ class _Graph:
         node = self.producer(output)
         return self.through_identities(node.input[0]) if node.op_type == "Identity" else node
 
-    def add(self, op: str, inputs: list[str], output: str, **attributes: Any) -> str:  # noqa: ANN401 - ONNX attributes
+    def add(self, op: str, inputs: list[str], output: str, **attributes: Any) -> str:
         self.model.graph.node.append(helper.make_node(op, inputs, [output], **attributes))
         return output
 

@@ -11,7 +11,7 @@ from pagemill.errors import AppError, DeadlineExceeded
 T = TypeVar("T")
 
 
-class ClientGone(Exception):  # noqa: N818 - an event, not a fault
+class ClientGone(Exception):
     """The client closed the connection; nobody reads the answer."""
 
 
