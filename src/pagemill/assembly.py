@@ -31,6 +31,7 @@ STAGE_LIMIT_S: Final = {
     "cut": 60.0,
     "recognize": 60.0,
     "line_angle": 30.0,
+    "draw": 30.0,
 }
 
 
@@ -135,6 +136,7 @@ def server_limits(settings: Settings) -> ServerLimits:
         default_timeout_s=settings.limits.default_timeout_s,
         max_timeout_s=settings.limits.max_timeout_s,
         paddlex_max_pages=settings.paddlex.max_pages,
+        paddlex_visualize=settings.paddlex.visualize,
         allow_urls=settings.fetch.allow_urls,
         url_allow_hosts=settings.fetch.allow_hosts,
         url_timeout_s=settings.fetch.timeout_s,

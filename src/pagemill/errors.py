@@ -185,6 +185,15 @@ class Defect(AppError):
     public = False
 
 
+def first_of(group: BaseExceptionGroup[AppError]) -> AppError:
+    """Return the first error of a task group, however deep it is nested."""
+    error: BaseException = group
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    assert isinstance(error, AppError)
+    return error
+
+
 def _leaves(root: type[AppError]) -> list[type[AppError]]:
     return [root, *(leaf for child in root.__subclasses__() for leaf in _leaves(child))]
 

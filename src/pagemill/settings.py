@@ -111,6 +111,10 @@ class OcrSettings(_Section):
 class PaddlexSettings(_Section):
     """The PaddleX contract (`POST /ocr`)."""
 
+    visualize: bool = Field(
+        default=False,
+        description="Answer with pictures when a request leaves `visualize` out. PaddleX does.",
+    )
     max_pages: int | None = Field(
         10,
         gt=0,
@@ -138,7 +142,7 @@ class WorkerGroupSettings(_Section):
 
     name: str = Field("cpu", pattern=r"^[a-z0-9_-]{1,32}$", description="Name in logs and metrics.")
     stages: tuple[StageName, ...] = Field(
-        ("open", "read_page", "detect", "cut", "recognize", "line_angle"),
+        ("open", "read_page", "detect", "cut", "recognize", "line_angle", "draw"),
         description="What these workers can do.",
     )
     count: int | None = Field(None, gt=0, description="Workers. Unset: one for each usable core.")

@@ -36,6 +36,7 @@ def ends() -> Iterator[tuple[socket.socket, socket.socket]]:
         yield front, worker
 
 
+@pytest.mark.blocks
 @pytest.mark.anyio
 async def test_a_frame_arrives_with_its_descriptors(
     ends: tuple[socket.socket, socket.socket],
@@ -52,6 +53,7 @@ async def test_a_frame_arrives_with_its_descriptors(
         os.close(fd)
 
 
+@pytest.mark.blocks
 @pytest.mark.anyio
 async def test_frames_do_not_run_into_each_other(
     ends: tuple[socket.socket, socket.socket],
@@ -184,6 +186,7 @@ async def test_a_deeply_nested_frame_breaks_the_channel(
         await front.receive()
 
 
+@pytest.mark.blocks
 @pytest.mark.anyio
 async def test_a_message_too_large_for_a_frame_is_not_sent(
     ends: tuple[socket.socket, socket.socket],

@@ -7,6 +7,7 @@ import anyio
 import msgspec
 import pytest
 
+from pagemill.documents.values import Pictures
 from pagemill.engine.buffers import Buffer
 from pagemill.engine.task import Context, Result, Task
 from pagemill.errors import AppError, BadOption, DamagedInput, Defect, NotInstalled
@@ -73,6 +74,10 @@ class FakeEngine:
     def answer_line_angle(self, task: Task) -> tuple[msgspec.Struct, int]:
         asked = msgspec.msgpack.decode(task.payload, type=wire.LineAngle)
         return wire.LineAngled(flipped=0.99 if asked.offset == 1 else 0.5), 0
+
+    def answer_draw(self, task: Task) -> tuple[msgspec.Struct, int]:
+        assert msgspec.msgpack.decode(task.payload, type=wire.Draw).polygons
+        return wire.Drawn(), 2
 
 
 def ocr(engine: FakeEngine, window: int = 2) -> Ocr:
@@ -178,6 +183,14 @@ async def test_lines_that_stand_on_their_heads_are_turned_each(document: Buffer)
     assert page.turn == 0
     assert [line.confidence for line in page.lines] == [0.9, 0.3, 0.9]
     assert page.lines[1].polygon[0] == (9.0, 4.0)
+
+
+@pytest.mark.anyio
+async def test_pictures_are_made_when_asked_for(document: Buffer) -> None:
+    before = descriptors()
+    read = await ocr(FakeEngine()).read_all(document, OcrOptions(pictures=True), CONTEXT)
+    assert read.pages[0].pictures == Pictures(outlined=b"x", plain=b"x")
+    assert descriptors() == before
 
 
 @pytest.mark.anyio

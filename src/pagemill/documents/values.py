@@ -38,6 +38,14 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Pictures:
+    """A page as people look at it, JPEG: with its regions outlined, and as it was read."""
+
+    outlined: bytes
+    plain: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
     """One page, its lines in reading order.
 
@@ -52,6 +60,7 @@ class Page:
     turn: Turn
     lines: tuple[Line, ...]
     regions: tuple[Polygon, ...]
+    pictures: Pictures | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ import msgspec
 
 from pagemill.engine.buffers import Buffer
 from pagemill.engine.task import Context, Result, Task
-from pagemill.errors import AppError, Defect
+from pagemill.errors import AppError, Defect, first_of
 
 T = TypeVar("T")
 _encode: Final = msgspec.msgpack.Encoder().encode
@@ -78,7 +78,7 @@ async def call_all(
             for index, each in enumerate(wanted):
                 group.start_soon(one, index, each)
     except* AppError as errors:
-        failed.extend(_leaves(errors))
+        failed.append(first_of(errors))
     if failed:
         raise failed[0]
     return [replies[index] for index in range(len(wanted))]
@@ -103,11 +103,3 @@ def _decode(wanted: Call[T], result: Result) -> T:  # the front trusts no worker
     except msgspec.DecodeError as error:
         message = f"stage {wanted.stage} answered out of its contract: {error}"
         raise Defect(message) from error
-
-
-def _leaves(group: BaseExceptionGroup[AppError]) -> list[AppError]:
-    return [
-        leaf
-        for error in group.exceptions
-        for leaf in (_leaves(error) if isinstance(error, BaseExceptionGroup) else [error])
-    ]

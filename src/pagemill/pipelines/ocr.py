@@ -8,16 +8,17 @@ from typing import Final
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
-from pagemill.documents.values import Document, Kind, Line, Page, Polygon
+from pagemill.documents.values import Document, Kind, Line, Page, Pictures, Polygon
 from pagemill.engine.buffers import Buffer
 from pagemill.engine.task import Context
-from pagemill.errors import AppError, BadOption, NotInstalled
+from pagemill.errors import AppError, BadOption, NotInstalled, first_of
 from pagemill.pipelines import orientation
 from pagemill.pipelines.calls import Call, Runs, call, call_all
 from pagemill.pipelines.options import OcrOptions
 from pagemill.pipelines.words import words_of
 from pagemill.stages import wire
 
+PICTURE_PX: Final = 2000  # PaddleX's max_output_img_size
 _NO_ORIENTATION_MODEL: Final = (
     "The page orientation model is not installed; leave the option out: "
     "pages that read badly are turned without it."
@@ -96,7 +97,7 @@ class Ocr:
                     group.cancel_scope.cancel()
                     receive.close()
         except* AppError as errors:
-            raise _first(errors) from None
+            raise first_of(errors) from None
 
 
 def choose_pages(total: int, options: OcrOptions) -> Sequence[int]:
@@ -112,14 +113,6 @@ def choose_pages(total: int, options: OcrOptions) -> Sequence[int]:
         raise BadOption(message)
     chosen = options.pages if options.pages is not None else range(total)
     return chosen if options.page_limit is None else chosen[: options.page_limit]
-
-
-def _first(errors: BaseExceptionGroup[AppError]) -> AppError:
-    error: BaseException = errors
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    assert isinstance(error, AppError)
-    return error
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,17 +147,17 @@ class _DocumentReader:
 
     async def read_page(self, index: int) -> Page:
         with ExitStack() as held:
-            page, strips, buffers = await self.cut_lines(index, held)
+            page, pixels, scaled = await self.decode(index, held)
+            strips, buffers = await self.cut_lines(page, pixels, scaled, held)
             flips = await self.flips(strips, buffers)
             texts = await self.recognize(strips, buffers, range(len(strips)), flips=flips)
             if self.options.orientation == "auto" and not self.options.line_angle:
                 texts, flips = await self.upright(strips, buffers, texts)
-            return self.assemble(index, page, list(zip(strips, texts, flips, strict=True)))
+            read = self.assemble(index, page, list(zip(strips, texts, flips, strict=True)))
+            return await self.drawn(read, pixels) if self.options.pictures else read
 
-    async def cut_lines(
-        self, index: int, held: ExitStack
-    ) -> tuple[wire.PageRead, Sequence[wire.Strip], tuple[Buffer, ...]]:
-        """Decode a page, find its lines and cut them out."""
+    async def decode(self, index: int, held: ExitStack) -> tuple[wire.PageRead, Buffer, Buffer]:
+        """Return a page, its pixels and the detector's view of it."""
         options = self.options
         asked = Call(
             stage="read_page",
@@ -179,10 +172,18 @@ class _DocumentReader:
             buffers=(self.document,),
             outputs=(2,),
         )
-        with ExitStack() as pixels_held:
-            read = await call(self.engine, asked, self.context, pixels_held)
-            page, (pixels, scaled) = read.value, read.buffers
-            maps = await self.detect(page, scaled, pixels_held)
+        read = await call(self.engine, asked, self.context, held)
+        pixels, scaled = read.buffers
+        return read.value, pixels, scaled
+
+    async def cut_lines(
+        self, page: wire.PageRead, pixels: Buffer, scaled: Buffer, held: ExitStack
+    ) -> tuple[Sequence[wire.Strip], tuple[Buffer, ...]]:
+        """Find the lines of a page and cut them out; closes what is not needed after that."""
+        options = self.options
+        with ExitStack() as maps_held:
+            maps = await self.detect(page, scaled, maps_held)
+            scaled.close()
             wanted = Call(
                 stage="cut",
                 request=wire.Cut(
@@ -197,7 +198,25 @@ class _DocumentReader:
                 cost=page.det_width * page.det_height,
             )
             lines = await call(self.engine, wanted, self.context, held)
-        return page, lines.value.strips, lines.buffers
+        if not options.pictures:
+            pixels.close()
+        return lines.value.strips, lines.buffers
+
+    async def drawn(self, page: Page, pixels: Buffer) -> Page:
+        """Return the page with its pictures."""
+        asked = Call(
+            stage="draw",
+            request=wire.Draw(
+                width=page.width, height=page.height, polygons=page.regions, side_px=PICTURE_PX
+            ),
+            reply=wire.Drawn,
+            buffers=(pixels,),
+            outputs=(2,),
+        )
+        with ExitStack() as held:
+            drawn = await call(self.engine, asked, self.context, held)
+            outlined, plain = (buffer.read() for buffer in drawn.buffers)
+        return replace(page, pictures=Pictures(outlined=outlined, plain=plain))
 
     async def detect(self, page: wire.PageRead, scaled: Buffer, held: ExitStack) -> list[Buffer]:
         """Return the text map of each tile."""

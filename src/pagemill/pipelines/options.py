@@ -25,6 +25,7 @@ class OcrOptions:
     orientation: Literal["auto", "off", "model"] = "auto"
     line_angle: bool = False
     words: bool = False
+    pictures: bool = False
     min_confidence: float = 0.5
     det_side_px: int | None = None
     det_side_type: Literal["min", "max"] | None = None

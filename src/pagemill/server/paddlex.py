@@ -206,6 +206,7 @@ def _options(asked: OcrRequest, parts: ServerParts) -> OcrOptions:
         "line_angle": asked.use_textline_orientation,
         "orientation": "model" if asked.use_doc_orientation_classify else None,
         "page_limit": parts.limits.paddlex_max_pages,
+        "pictures": parts.limits.paddlex_visualize if asked.visualize is None else asked.visualize,
     }
     given = {name: value for name, value in chosen.items() if value is not None}
     return replace(parts.options, **given)

@@ -1,5 +1,6 @@
 """Documents in the shape that PaddleX's `POST /ocr` answers with, key by key."""
 
+from base64 import b64encode
 from typing import Any
 
 from pagemill.documents.values import Document, Line, Page, Polygon, bounding_box
@@ -7,11 +8,18 @@ from pagemill.pipelines.options import OcrOptions
 
 
 def ocr_result(document: Document, options: OcrOptions) -> dict[str, Any]:
-    """Return `result` of the contract, without images."""
-    return {
-        "ocrResults": [{"prunedResult": pruned_result(page, options)} for page in document.pages],
-        "dataInfo": data_info(document),
-    }
+    """Return `result` of the contract; pages that were not drawn have no pictures."""
+    results = [
+        {"prunedResult": pruned_result(page, options), **_pictures(page)} for page in document.pages
+    ]
+    return {"ocrResults": results, "dataInfo": data_info(document)}
+
+
+def _pictures(page: Page) -> dict[str, str]:
+    if page.pictures is None:
+        return {}
+    named = {"ocrImage": page.pictures.outlined, "inputImage": page.pictures.plain}
+    return {name: b64encode(picture).decode() for name, picture in named.items()}
 
 
 def data_info(document: Document) -> dict[str, Any]:

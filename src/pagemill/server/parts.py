@@ -25,6 +25,7 @@ class ServerLimits:
     default_timeout_s: float = 120.0
     max_timeout_s: float = 1800.0
     paddlex_max_pages: int | None = 10
+    paddlex_visualize: bool = False
     allow_urls: bool = False
     url_allow_hosts: tuple[str, ...] = ()
     url_timeout_s: float = 10.0

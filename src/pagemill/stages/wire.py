@@ -143,3 +143,19 @@ class LineAngled(msgspec.Struct, frozen=True, kw_only=True):
     """How likely it is that the strip is upside down."""
 
     flipped: float
+
+
+class Draw(msgspec.Struct, frozen=True, kw_only=True):
+    """Picture a page and its regions. Buffers: the page, (height, width, 3) uint8 RGB.
+
+    The pictures' long side is at most `side_px`.
+    """
+
+    width: int
+    height: int
+    polygons: tuple[tuple[tuple[float, float], ...], ...]
+    side_px: int
+
+
+class Drawn(msgspec.Struct, frozen=True, kw_only=True):
+    """Pictures were made. Buffers: the page with its regions outlined; the page. JPEG."""
