@@ -13,7 +13,6 @@ from pydantic import BaseModel, SecretStr
 from pydantic_core import PydanticUndefined
 
 from pagemill import cli, errors, settings
-from pagemill.server.native import NotAcceptable
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 GENERATED = "<!-- Written by scripts/generate_docs.py (`make docs`); edit the code instead. -->\n\n"
@@ -97,7 +96,7 @@ def errors_page() -> str:
     """Return the page of all error codes."""
     rows = [
         f"| `{code}` | {int(cls.status)} | {cls.exit_code} | {cls.log_level} | {_first(cls)} |\n"
-        for code, cls in sorted({**errors.all_errors(), NotAcceptable.code: NotAcceptable}.items())
+        for code, cls in sorted(errors.all_errors().items())
     ]
     return ERRORS_INTRODUCTION + "".join(rows)
 

@@ -132,6 +132,13 @@ class Unauthorized(BadInput):
     exit_code = 77  # EX_NOPERM
 
 
+class NotAcceptable(BadInput):
+    """No type that the client accepts can be made."""
+
+    status = HTTPStatus.NOT_ACCEPTABLE
+    code = "not_acceptable"
+
+
 class RateLimited(BadInput):
     """The caller sent more than its share; `retry_after_s` says when to go on."""
 

@@ -240,5 +240,3 @@ async def test_no_worker_outlives_the_engine() -> None:
         await settled(lambda: len(caller.pids()) == 2)
         pids = caller.pids()
     assert not [pid for pid in pids if Path(f"/proc/{pid}").exists()]
-
-

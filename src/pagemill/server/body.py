@@ -2,7 +2,7 @@
 
 import binascii
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Final
@@ -58,7 +58,7 @@ def refuse_long(request: Request, limit: int) -> None:
         raise too_many_bytes(limit)
 
 
-async def limited(request: Request, limit: int) -> AsyncIterator[bytes]:
+async def limited(request: Request, limit: int) -> AsyncGenerator[bytes, None]:
     """Yield the body's chunks, up to `limit` bytes.
 
     Raises:
@@ -116,12 +116,14 @@ async def read_form(request: Request, limit: int, held: ExitStack) -> Form:
         reason = getattr(error, "message", "its boundary is missing")
         raise BadInput(f"The multipart body cannot be read: {reason}") from error
     form = Form()
-    async with parsed:
+    try:
         for name, value in parsed.multi_items():
             if isinstance(value, UploadFile):
                 form.files.append(await _upload(name, value, held))
             elif form.fields.setdefault(name, value) != value:
                 raise BadOption(f"`{name}` is given twice, with different values.")
+    finally:
+        await parsed.close()
     if not form.files:
         raise EmptyBody("The form holds no file; send one in the field `file`.")
     return form
@@ -131,9 +133,7 @@ async def _upload(name: str, value: UploadFile, held: ExitStack) -> Upload:
     with BufferWriter() as writer:
         while chunk := await value.read(CHUNK_BYTES):
             writer.write(chunk)
-        if not writer.size:
-            raise EmptyBody(f"The file {value.filename or name} is empty.")
-        content = held.enter_context(writer.buffer())
+        content = held.enter_context(writer.buffer())  # an empty one fails alone, when opened
     return Upload(name=(value.filename or name)[:255], content=content)
 
 

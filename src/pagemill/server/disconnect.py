@@ -6,7 +6,7 @@ from typing import TypeVar
 import anyio
 from starlette.types import Receive
 
-from pagemill.errors import AppError, DeadlineExceeded
+from pagemill.errors import AppError, DeadlineExceeded, first_of
 
 T = TypeVar("T")
 
@@ -44,20 +44,12 @@ async def while_connected(receive: Receive, work: Callable[[], Awaitable[T]]) ->
             outcome.append(await work())
             group.cancel_scope.cancel()
     except* AppError as errors:
-        failed.append(_first(errors))
+        failed.append(first_of(errors))
     if failed:
         raise failed[0]
     if gone and not outcome:
         raise ClientGone
     return outcome[0]
-
-
-def _first(errors: BaseExceptionGroup[AppError]) -> AppError:
-    error: BaseException = errors
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    assert isinstance(error, AppError)
-    return error
 
 
 async def before(deadline_s: float, work: Callable[[], Awaitable[T]]) -> T:

@@ -40,9 +40,7 @@ def build_router(parts: ServerParts) -> APIRouter:
         """Answer 200 when every stage has a worker, else 503 and what is missing."""
         state = parts.engine.snapshot()
         headers = None if state.ready else {"Retry-After": "1"}
-        return json_response(
-            _readiness(state), status=200 if state.ready else 503, headers=headers
-        )
+        return json_response(_readiness(state), status=200 if state.ready else 503, headers=headers)
 
     @router.get("/metrics", summary="Metrics for Prometheus")
     async def metrics() -> Response:

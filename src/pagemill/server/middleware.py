@@ -3,6 +3,7 @@
 import re
 import time
 import uuid
+from http import HTTPStatus
 from typing import Final
 
 import structlog
@@ -59,7 +60,7 @@ class RequestMiddleware:
         route = scope.get("route")
         name = getattr(route, "path", "unknown")
         self._metrics.request_finished(name, status or 499, seconds)  # 499: the client left
-        if scope["path"].startswith(_QUIET) and status < 400:
+        if scope["path"].startswith(_QUIET) and status < HTTPStatus.BAD_REQUEST:
             return
         _log.info(
             "request",

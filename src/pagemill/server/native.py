@@ -12,7 +12,7 @@ from starlette.types import Receive, Scope, Send
 from pagemill.documents import render
 from pagemill.documents.values import Document
 from pagemill.engine.task import Context
-from pagemill.errors import AppError, BadInput, BadOption
+from pagemill.errors import AppError, BadInput, BadOption, NotAcceptable
 from pagemill.pipelines.options import OcrOptions
 from pagemill.server.answers import json_line, json_response
 from pagemill.server.body import Upload, read_form, spool
@@ -27,13 +27,6 @@ NDJSON: Final = "application/x-ndjson"
 TEXT: Final = "text/plain"
 MARKDOWN: Final = "text/markdown"
 _TYPES: Final = (JSON, TEXT, MARKDOWN, NDJSON)
-
-
-class NotAcceptable(BadInput):
-    """No type that the client accepts can be made."""
-
-    status = BadInput.status.NOT_ACCEPTABLE
-    code = "not_acceptable"
 
 
 def build_router(parts: ServerParts) -> APIRouter:

@@ -54,7 +54,7 @@ class _LogId(msgspec.Struct, rename="camel"):
 
 _decode: Final = msgspec.json.Decoder(OcrRequest).decode
 _decode_log_id: Final = msgspec.json.Decoder(_LogId).decode
-# (field, least, most)
+# What a field may be, from least to most.
 _RANGES: Final = (
     ("text_det_limit_side_len", 1, 4000),
     ("text_det_thresh", 0, 1),
@@ -153,7 +153,7 @@ def _parsed(request: Request, view: memoryview) -> OcrRequest:
 
 async def _document(raw: memoryview, limits: ServerLimits) -> Buffer:
     """Return the document that `file` holds or points to."""
-    if raw[:1] != b'"':
+    if bytes(raw[:1]) != b'"':
         fault = {"type": "string_type", "loc": "body.file", "msg": "Expected a string"}
         raise BadInput(json.dumps([fault]))
     with ExitStack() as held:
