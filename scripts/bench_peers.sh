@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # Throughput and latency beside the peers, all in one run on the same documents:
 # the corpus's English receipts, forms and scans that have line truth.
-#   N=24 C=1,8 ONLY="gunicorn2 affinity" scripts/bench_peers.sh
+#   N=24 C=1,8 FILES=12 ONLY="gunicorn2 affinity" scripts/bench_peers.sh
 set -euo pipefail
 cd "$(dirname "$0")/.."
 shared=$PWD/../shared
 [ -d "$shared/bench" ] || { echo "needs ../shared/bench and ../shared/corpus"; exit 1; }
 venv=$PWD/.venv-peers
 [ -x "$venv/bin/gunicorn" ] || { python3 -m venv "$venv" && "$venv/bin/pip" install -q rapidocr onnxruntime openvino flask gunicorn litserve mosec rapidocr-api httpx; }
-export N=${N:-24} C=${C:-1,8} TMPDIR=${TMPDIR:-/tmp}
+export N=${N:-24} C=${C:-1,8} FILES=${FILES:-12} TMPDIR=${TMPDIR:-/tmp}
 mapfile -t files < <(.venv/bin/python - "$shared/corpus/dev" <<'PY'
 import json, pathlib, sys
 root = pathlib.Path(sys.argv[1])
@@ -18,11 +18,15 @@ for row in map(json.loads, (root / "manifest.jsonl").read_text().splitlines()):
         print(root / row["file"])
 PY
 )
+# Every n-th file: enough kinds, in a time that people wait.
+step=$(( ${#files[@]} / FILES > 0 ? ${#files[@]} / FILES : 1 ))
+for i in "${!files[@]}"; do (( i % step == 0 && i / step < FILES )) || unset "files[i]"; done
+files=("${files[@]}")
 echo "# $(git rev-parse --short HEAD) $(date -u +%FT%TZ) $(nproc) cores, ${#files[@]} files, N=$N C=$C"
 ours() {
   .venv/bin/pagemill serve --port 9100 >"$TMPDIR/pagemill-bench.log" 2>&1 & pid=$!
   for _ in $(seq 200); do curl -fs -o /dev/null http://127.0.0.1:9100/health/ready && break; sleep 0.2; done
-  "$venv/bin/python" "$shared/bench/drive.py" http://127.0.0.1:9100/v1/ocr raw "${files[@]}" --c "$C" --n "$N" --name pagemill
+  "$venv/bin/python" "$shared/bench/drive.py" http://127.0.0.1:9100/ocr b64file "${files[@]}" --c "$C" --n "$N" --name pagemill
   grep -h VmHWM /proc/$pid/status $(pgrep -P $pid | sed 's|.*|/proc/&/status|') | awk '{s+=$2} END {print "   peak rss, all its processes, MB", int(s/1024)}'
   kill $pid; wait $pid || true
 }

@@ -177,7 +177,7 @@ def test_compressed_tiffs(compression: str) -> None:
 @pytest.mark.parametrize("kind", ["GIF", "TIFF"])
 def test_too_many_frames_are_refused(kind: str) -> None:
     document = opened(documents.frames([documents.text_page(str(i)) for i in range(3)], kind))
-    with pytest.raises(TooManyPages, match="3 pages, more than the 2"):
+    with pytest.raises(TooManyPages, match=r"3 pages; .* allows 2"):
         document.count(max_pages=2, max_pixels=LIMIT)
 
 

@@ -14,7 +14,7 @@ from typing import Final
 
 from pagemill.engine.task import Priority
 
-SHORT_S: Final = 2.0
+SHORT_S: Final = 10.0
 SHORT_WEIGHT: Final = 8.0
 LONG_WEIGHT: Final = 1.0
 _SLACK: Final = 64  # dead entries that a heap may keep besides its live ones

@@ -1,15 +1,16 @@
 """What a native runtime is to the stages, and how one is chosen by name."""
 
 from dataclasses import dataclass
-from typing import Any, Final, Literal, Protocol
+from pathlib import Path
+from typing import Any, Literal, Protocol
 
 from numpy.typing import NDArray
 
 from pagemill.errors import BadOption
+from pagemill.models.cache import Cache, default_folder
+from pagemill.models.recipes import Recipe
 
 Precision = Literal["auto", "f32", "bf16", "fp16"]
-
-_DEFAULTS: Final = {"runtime": "openvino", "device": "cpu", "precision": "auto", "threads": 1}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,11 +42,11 @@ class Runtime(Protocol):
     name: str
     reduces: bool  # is it cheaper to take the maximum of many outputs inside the graph?
 
-    def load(self, onnx: bytes) -> Model:
-        """Return a model from an ONNX file's bytes.
+    def load(self, recipe: Recipe, cache: Cache) -> Model:
+        """Return a model; what is made of it on the way may be kept in `cache`.
 
         Raises:
-            NotInstalled: the runtime lacks what the options ask for.
+            NotInstalled: the weights are missing, or the runtime lacks what the options ask for.
 
         """
         ...
@@ -59,13 +60,12 @@ def open_runtime(config: dict[str, Any]) -> Runtime:
         BadOption: there is no such runtime, device or precision.
 
     """
-    settings = _DEFAULTS | {key: value for key, value in config.items() if key in _DEFAULTS}
     options = RuntimeOptions(
-        threads=int(settings["threads"]),
-        device=str(settings["device"]),
-        precision=settings["precision"],
+        threads=config.get("threads", 1),
+        device=config.get("device", "cpu"),
+        precision=config.get("precision", "auto"),
     )
-    match settings["runtime"]:
+    match config.get("runtime", "openvino"):
         case "openvino":
             from pagemill.runtimes.openvino import OpenVino  # noqa: PLC0415 - loads the native library
 
@@ -77,3 +77,9 @@ def open_runtime(config: dict[str, Any]) -> Runtime:
         case name:
             message = f"There is no runtime {name!r}; choose openvino or onnxruntime."
             raise BadOption(message)
+
+
+def open_cache(config: dict[str, Any]) -> Cache:
+    """Return the cache in the folder `cache_dir`; None keeps nothing, by default the user's own."""
+    folder = config.get("cache_dir", default_folder())
+    return Cache(None if folder is None else Path(folder))

@@ -5,6 +5,8 @@ from typing import Any, Final
 from numpy.typing import NDArray
 
 from pagemill.errors import BadOption, NotInstalled
+from pagemill.models.cache import Cache
+from pagemill.models.recipes import Recipe
 from pagemill.runtimes.base import Model, RuntimeOptions
 
 try:
@@ -42,8 +44,9 @@ class OnnxRuntime:
         self._device, _, self._card = options.device.lower().partition(":")
         self._providers = _providers(self._device, self._card, options.precision)
 
-    def load(self, onnx: bytes) -> Model:
+    def load(self, recipe: Recipe, cache: Cache) -> Model:
         """Open a session; see `Runtime.load`."""
+        onnx = cache.get(f"onnx {recipe.key}", recipe.make)
         session = ort.InferenceSession(
             onnx, sess_options=_session_options(self._options), providers=self._providers
         )
@@ -58,7 +61,9 @@ class OnnxRuntime:
 
 def _providers(device: str, card: str, precision: str) -> list[tuple[str, dict[str, Any]]]:
     if device not in _PROVIDERS or not (card.isdecimal() or not card):
-        message = f"There is no device {device!r}; choose cpu, cuda or tensorrt, with :N for a card."
+        message = (
+            f"There is no device {device!r}; choose cpu, cuda or tensorrt, with :N for a card."
+        )
         raise BadOption(message)
     if precision not in ("auto", "f32") and (device, precision) != ("tensorrt", "fp16"):
         message = f"onnxruntime on {device} runs at f32, not {precision}; fp16 needs tensorrt."

@@ -2,12 +2,13 @@
 
 import binascii
 import re
-from collections.abc import AsyncGenerator
-from contextlib import ExitStack
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from typing import Final
 
 import anyio
+import msgspec
 from starlette.datastructures import UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import ClientDisconnect, Request
@@ -21,6 +22,7 @@ OVERHEAD_BYTES: Final = 64 * 1024  # what JSON or multipart may add to its docum
 _MAX_FILES: Final = 100
 _MAX_FIELDS: Final = 100
 _SPACE: Final = b" \t\r\n"
+_LONGEST_ESCAPE: Final = len(r"\u0000")
 _URL_SAFE: Final = bytes.maketrans(b"-_", b"+/")
 _DATA_URL: Final = re.compile(rb"data:[^,]{0,200};base64,", re.IGNORECASE)
 
@@ -53,9 +55,15 @@ def refuse_long(request: Request, limit: int) -> None:
         TooManyBytes: Content-Length is above `limit`.
 
     """
-    announced = request.headers.get("content-length", "")
-    if announced.isdigit() and int(announced) > limit:
+    if announced_bytes(request.headers) > limit:
         raise too_many_bytes(limit)
+
+
+def announced_bytes(headers: Mapping[str, str]) -> int:
+    """Return Content-Length, or 0 when it is missing or no number."""
+    text = headers.get("content-length", "")
+    # The first 18 digits of more are larger than any limit, and quick to parse.
+    return int(text[:18]) if text.isascii() and text.isdigit() else 0
 
 
 async def limited(request: Request, limit: int) -> AsyncGenerator[bytes, None]:
@@ -137,11 +145,17 @@ async def _upload(name: str, value: UploadFile, held: ExitStack) -> Upload:
     return Upload(name=(value.filename or name)[:255], content=content)
 
 
-async def decode_base64(text: memoryview, limit: int) -> Buffer:
+async def decode_base64(
+    text: memoryview, limit: int, forget: Callable[[], None] = lambda: None
+) -> Buffer:
     """Return the bytes that `text` stands for; the caller closes the buffer.
 
-    Accepts a `data:` URL's prefix, white space, the URL-safe alphabet and missing
-    padding.
+    Args:
+        text: what stands between the quotes of a JSON string, escapes included.
+            Besides plain base64: a `data:` URL, white space, the URL-safe alphabet,
+            missing padding.
+        limit: the most bytes to return.
+        forget: called after each chunk; may give back the memory of what was read.
 
     Raises:
         BadBase64: it is none.
@@ -150,28 +164,50 @@ async def decode_base64(text: memoryview, limit: int) -> Buffer:
 
     """
     prefix = _DATA_URL.match(bytes(text[:300]))
-    position = prefix.end() if prefix else 0
     rest = b""
-    with BufferWriter() as writer:
-        while position < len(text):
-            chunk = bytes(text[position : position + CHUNK_BYTES])
-            position += len(chunk)
+    with closing(_unescaped(text, prefix.end() if prefix else 0)) as chunks, BufferWriter() as writer:
+        for chunk in chunks:
             clean = rest + chunk.translate(_URL_SAFE, _SPACE)
-            # Whole quads only, and the last one, with its padding, at the end.
-            whole = (len(clean) - 1) // 4 * 4 if position < len(text) else len(clean)
+            # Whole quads only; the last one, with its padding, at the end.
+            whole = max(0, (len(clean) - 1) // 4 * 4)
             rest = clean[whole:]
-            writer.write(_decoded(clean[:whole], last=position >= len(text)))
+            writer.write(_decoded(clean[:whole]))
             if writer.size > limit:
                 raise too_many_bytes(limit)
+            forget()
             await anyio.lowlevel.checkpoint()
+        writer.write(_decoded(rest + b"=" * (-len(rest) % 4)))
+        if writer.size > limit:
+            raise too_many_bytes(limit)
         if not writer.size:
             raise EmptyBody("`file` is empty; it must hold a document in base64.")
         return writer.buffer()
 
 
-def _decoded(text: bytes, *, last: bool) -> bytes:
-    if last:
-        text += b"=" * (-len(text) % 4)
+def _unescaped(text: memoryview, position: int) -> Generator[bytes, None, None]:
+    """Yield a JSON string's bytes from `position` on, in chunks; some clients escape `/` or line ends.
+
+    No chunk ends within an escape. Backslashes themselves may be torn apart: base64
+    has none, so what is left of them is refused either way.
+    """
+    while position < len(text):
+        chunk = bytes(text[position : position + CHUNK_BYTES])
+        if position + len(chunk) < len(text):
+            cut = chunk.rfind(b"\\", max(1, len(chunk) - _LONGEST_ESCAPE + 1))
+            chunk = chunk[:cut] if cut > 0 else chunk
+        position += len(chunk)
+        yield _without_escapes(chunk) if b"\\" in chunk else chunk
+
+
+def _without_escapes(chunk: bytes) -> bytes:
+    try:
+        return msgspec.json.decode(b'"' + chunk + b'"', type=str).encode()
+    except (msgspec.DecodeError, UnicodeError) as error:
+        message = "`file` is not valid base64; it holds escapes that base64 has no use for."
+        raise BadBase64(message) from error
+
+
+def _decoded(text: bytes) -> bytes:
     try:
         return binascii.a2b_base64(text, strict_mode=True) if text else b""
     except binascii.Error as error:

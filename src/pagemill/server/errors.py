@@ -1,5 +1,6 @@
 """From errors to HTTP: one table for status and headers, one envelope a contract."""
 
+import math
 import uuid
 from http import HTTPStatus
 from typing import Any, Final
@@ -14,6 +15,7 @@ from pagemill.server.answers import json_response
 
 PADDLEX_PATHS: Final = frozenset({"/ocr"})
 PADDLEX_SUCCESS: Final = (0, "Success")
+_TEMPORARY: Final = (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)
 _log = structlog.get_logger()
 
 
@@ -31,7 +33,7 @@ async def _answer_app_error(request: Request, error: Exception) -> Response:
 async def _answer_http_exception(request: Request, error: Exception) -> Response:
     """Answer what routing refuses: unknown paths and methods."""
     assert isinstance(error, HTTPException)
-    detail = f"{request.method} {request.url.path}: {error.detail}; /docs lists what there is."
+    detail = f"{request.method} {request.scope['path']}: {error.detail}; /docs lists what there is."
     code = {404: "not_found", 405: "method_not_allowed"}.get(error.status_code, "bad_request")
     body = _body(request, code=code, message=detail, status=error.status_code)
     return json_response(body, status=error.status_code, headers=dict(error.headers or {}))
@@ -40,13 +42,13 @@ async def _answer_http_exception(request: Request, error: Exception) -> Response
 def error_response(request: Request, error: AppError) -> Response:
     """Return the answer that tells `error`; faults of ours show a request id alone."""
     status = error.status
-    if isinstance(error, BadInput) and request.url.path in PADDLEX_PATHS:
+    if isinstance(error, BadInput) and _speaks_paddlex(request):
         status = _paddlex_status(error)
     log = getattr(_log, error.log_level)
     log("request_refused", code=error.code, message=error.message, request_id=request_id(request))
     headers = {}
-    if error.retry_after_s is not None:
-        headers["Retry-After"] = f"{error.retry_after_s:.0f}"
+    if status in _TEMPORARY:  # errors that crossed a process lost their seconds
+        headers["Retry-After"] = str(max(1, math.ceil(error.retry_after_s or 1)))
     if status == HTTPStatus.UNAUTHORIZED:
         headers["WWW-Authenticate"] = "Bearer"
     body = _body(request, code=error.code, message=public_message(error), status=status)
@@ -68,8 +70,12 @@ def _paddlex_status(error: BadInput) -> HTTPStatus:
     return HTTPStatus.UNPROCESSABLE_ENTITY if about_document else error.status
 
 
+def _speaks_paddlex(request: Request) -> bool:
+    return request.scope["path"] in PADDLEX_PATHS  # `url` would trust the Host header
+
+
 def _body(request: Request, *, code: str, message: str, status: int) -> dict[str, Any]:
-    if request.url.path in PADDLEX_PATHS:
+    if _speaks_paddlex(request):
         return {"logId": log_id(request), "errorCode": int(status), "errorMsg": message}
     return {"error": error_record(code, message, request_id(request))}
 

@@ -2,18 +2,19 @@
 
 import json
 import mmap
-from contextlib import ExitStack
+import re
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from typing import Any, Final, Literal
 
-import anyio
 import msgspec
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from pagemill.engine.buffers import HEADER_BYTES, Buffer
 from pagemill.engine.task import Context
-from pagemill.errors import BadInput, BadOption, NotInstalled
+from pagemill.errors import BadInput, BadOption, NotInstalled, UrlRefused
 from pagemill.pipelines.options import OcrOptions
 from pagemill.server.answers import json_response
 from pagemill.server.body import OVERHEAD_BYTES, decode_base64, spool
@@ -25,7 +26,8 @@ from pagemill.server.parts import ServerLimits, ServerParts
 from pagemill.server.requests import authorize, context_of
 from pagemill.server.urls import fetch
 
-_URL_SCHEMES: Final = (b"http://", b"https://")
+# As it stands in JSON; PHP writes "http:\\/\\/".
+_URL: Final = re.compile(rb'"\s*https?:(\\?/){2}', re.IGNORECASE)
 _LONGEST_URL: Final = 8192
 
 
@@ -125,7 +127,12 @@ async def _read_body(
         asked = _parsed(request, view)
         raw = spooled.enter_context(memoryview(asked.file))
         asked.file = msgspec.Raw(b"null")  # it must not hold the map
-        document = await _document(raw, limits)
+
+        def forget() -> None:  # pages come back from the memfd if they are read again
+            mapped.madvise(mmap.MADV_DONTNEED)
+
+        forget()
+        document = await _document(raw, limits, forget)
     held.callback(document.close)
     return asked, document
 
@@ -138,10 +145,12 @@ def _parsed(request: Request, view: memoryview) -> OcrRequest:
             `{type, loc, msg}`, as the contract has it.
 
     """
+    state = request.scope["state"]
     try:
-        request.scope["state"]["log_id"] = _decode_log_id(view).log_id
-        return _decode(view)
+        asked = _decode(view)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            state["log_id"] = _decode_log_id(view).log_id
         text, _, path = str(error).partition(" - at `$")
         fault = {
             "type": "validation" if isinstance(error, msgspec.ValidationError) else "json_invalid",
@@ -149,33 +158,31 @@ def _parsed(request: Request, view: memoryview) -> OcrRequest:
             "msg": text,
         }
         raise BadInput(json.dumps([fault])) from error
+    state["log_id"] = asked.log_id
+    return asked
 
 
-async def _document(raw: memoryview, limits: ServerLimits) -> Buffer:
+async def _document(
+    raw: memoryview, limits: ServerLimits, forget: Callable[[], None]
+) -> Buffer:
     """Return the document that `file` holds or points to."""
     if bytes(raw[:1]) != b'"':
         fault = {"type": "string_type", "loc": "body.file", "msg": "Expected a string"}
         raise BadInput(json.dumps([fault]))
-    with ExitStack() as held:
-        text = held.enter_context(raw[1:-1])
-        start = bytes(text[:8]).lower()
-        if start.startswith(_URL_SCHEMES):
-            if len(text) > _LONGEST_URL:
-                message = f"The address in `file` is longer than {_LONGEST_URL} bytes."
-                raise BadOption(message)
-            url = msgspec.json.decode(raw, type=str)
-            return await fetch(url, limits)
-        if await _has_escapes(text):  # "\/" of PHP; rare, so decoded whole
-            text = held.enter_context(memoryview(msgspec.json.decode(raw, type=str).encode()))
-        return await decode_base64(text, limits.max_bytes)
+    if _URL.match(bytes(raw[:100])):
+        if len(raw) > _LONGEST_URL:
+            message = f"The address in `file` is longer than {_LONGEST_URL} bytes."
+            raise BadOption(message)
+        return await fetch(_address(raw), limits)
+    with raw[1:-1] as text:
+        return await decode_base64(text, limits.max_bytes, forget)
 
 
-async def _has_escapes(text: memoryview) -> bool:
-    for position in range(0, len(text), 1 << 20):
-        if b"\\" in bytes(text[position : position + (1 << 20)]):
-            return True
-        await anyio.lowlevel.checkpoint()
-    return False
+def _address(raw: memoryview) -> str:
+    try:
+        return msgspec.json.decode(raw, type=str).strip()
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise UrlRefused("`file` is no valid address.") from error
 
 
 def _options(asked: OcrRequest, parts: ServerParts) -> OcrOptions:

@@ -56,7 +56,7 @@ def authorize(request: Request, keys: tuple[str, ...]) -> None:
     sent = value.strip() if scheme.lower() in ("bearer", "token") else ""
     sent = sent or request.headers.get("x-api-key", "")
     matches = [hmac.compare_digest(sent.encode(), key.encode()) for key in keys]
-    if not any(matches):
+    if not sent or not any(matches):  # an empty key opens nothing
         raise Unauthorized("Send a valid key as `Authorization: Bearer KEY` or `X-Api-Key`.")
 
 

@@ -15,7 +15,7 @@ import httpx
 
 from pagemill.engine.buffers import Buffer, BufferWriter
 from pagemill.errors import EmptyBody, UrlFailed, UrlRefused
-from pagemill.server.body import too_many_bytes
+from pagemill.server.body import announced_bytes, too_many_bytes
 from pagemill.server.parts import ServerLimits
 
 MAX_REDIRECTS: Final = 3
@@ -83,16 +83,16 @@ async def _follow(
         try:
             if not response.has_redirect_location:
                 return await _content(response, limits)
-            target = _parsed(str(target.join(response.headers["location"])))
+            target = _parsed(response.headers["location"], base=target)
         finally:
             await response.aclose()
     message = f"The address redirects more than {MAX_REDIRECTS} times."
     raise UrlFailed(message)
 
 
-def _parsed(url: str) -> httpx.URL:
+def _parsed(url: str, *, base: httpx.URL | None = None) -> httpx.URL:
     try:
-        target = httpx.URL(url)
+        target = httpx.URL(url) if base is None else base.join(url)
     except (httpx.InvalidURL, UnicodeError) as error:
         message = "`file` is no valid address."
         raise UrlRefused(message) from error
@@ -147,8 +147,7 @@ async def _content(response: httpx.Response, limits: ServerLimits) -> Buffer:
     if response.status_code != httpx.codes.OK:
         message = f"The address answered with status {response.status_code}."
         raise UrlFailed(message)
-    announced = response.headers.get("content-length", "")
-    if announced.isdigit() and int(announced) > limits.max_bytes:
+    if announced_bytes(response.headers) > limits.max_bytes:
         raise too_many_bytes(limits.max_bytes)
     with BufferWriter() as writer:
         async for chunk in response.aiter_raw():

@@ -64,9 +64,7 @@ def _has_area(box: Box) -> bool:
 
 def _output(pixels: NDArray[np.uint8], boxes: list[Box]) -> Output:
     order = reading_order([box.corners for box in boxes])
-    cuttings = [
-        crops.plan(boxes[i].corners, tall=is_tall(boxes[i].corners)) for i in order
-    ]
+    cuttings = [crops.plan(boxes[i].corners, tall=is_tall(boxes[i].corners)) for i in order]
     strips: list[Strip] = []
     offset = 0
     for index, cutting in zip(order, cuttings, strict=True):
@@ -102,7 +100,10 @@ def _check_known() -> None:
             tiles=(Tile(x=0, y=0, width=160, height=96),),
         )
     )
-    given = Input(payload=_encode(asked), buffers=(memoryview(page), memoryview(probability)))
+    given = Input(
+        payload=_encode(asked),
+        buffers=(memoryview(page.tobytes()), memoryview(probability.tobytes())),
+    )
     answer = _answer(given)
     strips = msgspec.msgpack.decode(answer.payload, type=Lines).strips
     middles = [_middle(answer.buffers[0], strip) for strip in strips]

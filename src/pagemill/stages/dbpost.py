@@ -9,6 +9,7 @@ grown on each side, so no polygon clipping is needed.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
 import cv2
@@ -61,10 +62,7 @@ def merge(maps: Sequence[NDArray[np.uint8]], tiles: Sequence[Tile]) -> NDArray[n
 def _kept(spans: set[tuple[int, int]]) -> dict[int, tuple[int, int]]:
     """Return, by where a tile starts, what of it is kept along one axis."""
     ordered = sorted(spans)
-    seams = [
-        (start + length + after) // 2
-        for (start, length), (after, _) in zip(ordered, ordered[1:], strict=False)
-    ]
+    seams = [(start + length + after) // 2 for (start, length), (after, _) in pairwise(ordered)]
     starts = [ordered[0][0], *seams]
     ends = [*seams, sum(ordered[-1])]
     return {

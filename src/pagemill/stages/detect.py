@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from pagemill.engine.stage import Input, Output, Stage
 from pagemill.errors import AppError, Defect
-from pagemill.models import graphs, weights
-from pagemill.runtimes.base import Model, open_runtime
+from pagemill.models import recipes
+from pagemill.runtimes.base import Model, open_cache, open_runtime
 from pagemill.stages import known
 from pagemill.stages.subpixels import unshuffle
 from pagemill.stages.wire import Detect, Detected
@@ -28,8 +28,8 @@ def load(config: dict[str, Any]) -> Stage:
         NotInstalled: the model or the runtime is missing.
 
     """
-    runtime = open_runtime(config)
-    return _DetectStage(runtime.load(graphs.detector(weights.read(weights.DETECTOR))))
+    model = open_runtime(config).load(recipes.detector(), open_cache(config))
+    return _DetectStage(model)
 
 
 class _DetectStage:

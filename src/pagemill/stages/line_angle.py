@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from pagemill.engine.stage import Input, Output, Stage
 from pagemill.errors import AppError, Defect
-from pagemill.models import graphs, weights
-from pagemill.runtimes.base import Model, open_runtime
+from pagemill.models import recipes
+from pagemill.runtimes.base import Model, open_cache, open_runtime
 from pagemill.stages import known
 from pagemill.stages.crops import CHANNELS, HEIGHT_PX, PADDING
 from pagemill.stages.recognize import strip_of
@@ -35,8 +35,8 @@ def load(config: dict[str, Any]) -> Stage:
         NotInstalled: the model or the runtime is missing.
 
     """
-    content = weights.read(weights.LINE_ANGLE)
-    return _LineAngleStage(open_runtime(config).load(graphs.line_angle(content)))
+    model = open_runtime(config).load(recipes.line_angle(), open_cache(config))
+    return _LineAngleStage(model)
 
 
 class _LineAngleStage:

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from pagemill.engine.stage import Input, Output, Stage
 from pagemill.errors import AppError, Defect
-from pagemill.models import graphs, weights
-from pagemill.runtimes.base import Model, open_runtime
+from pagemill.models import recipes
+from pagemill.runtimes.base import Model, open_cache, open_runtime
 from pagemill.stages import ctc, known
 from pagemill.stages.crops import CHANNELS, HEIGHT_PX
 from pagemill.stages.wire import Recognize, Recognized
@@ -26,10 +26,9 @@ def load(config: dict[str, Any]) -> Stage:
         NotInstalled: the model or the runtime is missing.
 
     """
-    runtime = open_runtime(config)
-    content = weights.read(weights.RECOGNIZER)
-    model = runtime.load(graphs.recognizer(content, "best" if runtime.reduces else "logits"))
-    return _RecognizeStage(model, graphs.characters(content))
+    runtime, cache = open_runtime(config), open_cache(config)
+    recipe = recipes.recognizer("best" if runtime.reduces else "logits")
+    return _RecognizeStage(runtime.load(recipe, cache), recipes.characters(cache))
 
 
 class _RecognizeStage:
@@ -41,9 +40,7 @@ class _RecognizeStage:
     def run(self, items: Sequence[Input]) -> Sequence[Output | AppError]:
         """Read the lines; several come only when their padded widths are equal."""
         asked = [_decode(item.payload) for item in items]
-        strips = np.stack(
-            [strip_of(item, each) for item, each in zip(items, asked, strict=True)]
-        )
+        strips = np.stack([strip_of(item, each) for item, each in zip(items, asked, strict=True)])
         outputs = self._model.run(strips)
         return [
             Output(payload=_encode(self._recognized(each, [part[i] for part in outputs])))
@@ -54,7 +51,7 @@ class _RecognizeStage:
         """Read the known line."""
         strip = known.line()
         asked = Recognize(offset=0, width=strip.shape[1], text_width=strip.shape[1])
-        item = Input(payload=_encode(asked), buffers=(memoryview(strip.reshape(-1)),))
+        item = Input(payload=_encode(asked), buffers=(memoryview(strip.tobytes()),))
         (answer,) = self.run([item])
         assert isinstance(answer, Output)
         text = msgspec.msgpack.decode(answer.payload, type=Recognized).text
