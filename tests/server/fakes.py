@@ -1,7 +1,7 @@
 """A pipeline and an engine of a few lines, and the application on top of them."""
 
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from contextlib import aclosing, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
 
 import anyio
@@ -12,7 +12,7 @@ from pagemill.documents.values import Document, Kind, Line, Page
 from pagemill.engine.buffers import Buffer
 from pagemill.engine.state import EngineState
 from pagemill.engine.task import Context
-from pagemill.errors import AppError
+from pagemill.errors import AppError, EmptyBody
 from pagemill.pipelines.options import OcrOptions
 from pagemill.server.app import build_app
 from pagemill.server.metrics import Metrics
@@ -90,11 +90,14 @@ class FakeOcr:
                 await anyio.sleep_forever()
             finally:
                 self.cancelled = True
+        if not content:
+            raise EmptyBody("no bytes")  # as stage `open` does
         if content.startswith(b"bad") and self.error is None:
             raise AppError.__subclasses__()[0]("this one is bad")  # BadInput
-        yield FakeReading(self.kind, self.pages, self._pages())
+        async with aclosing(self._pages()) as pages:
+            yield FakeReading(self.kind, self.pages, pages)
 
-    async def _pages(self) -> AsyncIterator[Page]:
+    async def _pages(self) -> AsyncGenerator[Page, None]:
         for index in range(self.pages):
             if self.error is not None and index >= self.error_at_page:
                 raise self.error

@@ -75,7 +75,7 @@ def test_any_document_in_any_dress(content: bytes, chunk: int, data: st.DataObje
 @pytest.mark.parametrize(
     "text",
     [
-        b"not base64!", b"A", b"AAAAA", b"=", b"====", b"QQ==QUJD", b"QUJD=", b"QUJD====", b"Q=UJ",
+        b"not base64!", b"A", b"AAAAA", b"=", b"====", b"QQ==QUJD", b"Q=UJ",
         b"\xff\xfe\xfd", b"data:,hello", b"data:image/png,QUJD", b"QU\\\\JD", b"QU\\", b"QU\\x",
         b"\\ud800", b"\\u00e9", b"QU\\u0000JD", "é".encode(), b"QU\x00JD",
         b"A" * MIB + b"=" + b"A" * 7, b"A" * (MIB + 1), b"data:;base64,!",
@@ -103,7 +103,7 @@ async def test_a_document_of_just_the_limit_passes_and_one_byte_more_does_not() 
         await decoded(text, 2999)
 
 
-async def test_a_refused_body_leaves_no_descriptor(subtests: Any = None) -> None:
+async def test_a_refused_body_leaves_no_descriptor() -> None:
     served = Served(limits=ServerLimits(max_bytes=3000))
     before = open_descriptors()
     for text in ("QUJD", "!", "", base64.b64encode(b"x" * 4000).decode(), "http://x/", "\ud800"):
@@ -176,16 +176,20 @@ async def test_a_form_in_any_case_with_its_options() -> None:
     assert served.ocr.options[0].words
 
 
+def typed(content: bytes, parameters: str) -> dict[str, Any]:
+    return {"content": content, "headers": {"content-type": f"multipart/form-data{parameters}"}}
+
+
 @pytest.mark.parametrize(
     ("request_", "code"),
     [
-        ({"content": b"garbage", "headers": {"content-type": "multipart/form-data; boundary=b"}}, "bad_input"),
-        ({"content": b"--b\r\nrubbish\r\n\r\nx", "headers": {"content-type": "multipart/form-data; boundary=b"}}, "bad_input"),
-        ({"content": b"x", "headers": {"content-type": "multipart/form-data"}}, "bad_input"),
-        ({"content": b"x", "headers": {"content-type": "multipart/form-data; boundary="}}, "bad_input"),
-        ({"content": b"x", "headers": {"content-type": "multipart/form-data; boundary=" + "b" * 3000}}, "bad_input"),
+        (typed(b"garbage", "; boundary=b"), "bad_input"),
+        (typed(b"--b\r\nrubbish\r\n\r\nx", "; boundary=b"), "bad_input"),
+        (typed(b"x", ""), "bad_input"),
+        (typed(b"x", "; boundary="), "bad_input"),
+        (typed(b"x", "; boundary=" + "b" * 3000), "bad_input"),
         (form(('filename="a.png"', b"x")), "bad_input"),
-        (form(FILE, end=False), None),
+        (form(FILE, end=False), "bad_input"),
         (form(('name="file"; filename="a.png"', b"")), "empty_body"),
         (form(('name="file"; filename=""', b"")), "empty_body"),
         (form(('name="file"', b"text")), "empty_body"),
@@ -197,14 +201,18 @@ async def test_a_form_in_any_case_with_its_options() -> None:
         (form(*[FILE] * 200), "bad_input"),
     ],
 )  # fmt: skip
-async def test_a_bad_form_is_refused_with_a_reason(
-    request_: dict[str, Any], code: str | None
-) -> None:
+async def test_a_bad_form_is_refused_with_a_reason(request_: dict[str, Any], code: str) -> None:
     before = open_descriptors()
     reply = await post(Served(), "/v1/ocr", **request_)
     assert 400 <= reply.status_code < 500, reply.text
-    assert code in (None, reply.json()["error"]["code"])
+    assert reply.json()["error"]["code"] == code
     assert open_descriptors() == before
+
+
+async def test_a_form_may_end_without_a_line_break() -> None:
+    request = form(FILE)
+    request["content"] = request["content"].rstrip()
+    assert (await post(Served(), "/v1/ocr", **request)).status_code == 200
 
 
 async def test_an_option_said_twice_alike_is_fine_but_not_in_the_address_too() -> None:

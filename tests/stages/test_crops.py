@@ -93,3 +93,12 @@ def test_strips_stand_one_after_the_other() -> None:
     assert strips.size == sum(cutting.size for cutting in cuttings)
     assert set(np.unique(strips[: cuttings[0].size])) == {0}
     assert set(np.unique(strips[cuttings[0].size :])) == {200}
+
+
+def test_a_leaning_line_far_down_a_long_strip_is_cut() -> None:
+    page = np.full((40_000, 200, 3), 255, np.uint8)
+    cv2.line(page, (20, 39_000), (180, 39_040), (0, 0, 0), 6)
+    corners = np.array([(20, 38_990), (180, 39_030), (178, 39_050), (18, 39_010)], np.float32)
+    cutting = crops.plan(corners, tall=False)
+    strip = crops.cut(page, [cutting]).reshape(48, cutting.width, 3)
+    assert strip[24, : cutting.text_width].mean() < 40  # the line runs along the middle

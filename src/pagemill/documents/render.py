@@ -8,8 +8,9 @@ import msgspec
 from pagemill.documents.values import Document, Line, Page, Polygon, bounding_box
 
 _PAGE_BREAK: Final = "\f"
-# What would start a block or markup if a line of text began with it, or held it.
-_MARKUP: Final = re.compile(r"([\\`*_\[\]<>|~])|^(\s*)([#+-]|\d+[.)])(?=\s)")
+# What is markup wherever it stands, an entity, and what starts or underlines a block.
+_INLINE: Final = re.compile(r"[\\`*_\[\]<>|~]|&(?=#?\w+;)")
+_BLOCK: Final = re.compile(r"(?:#{1,6}|[+-])(?=\s|$)|[-=](?=[-=\s]*$)|(\d{1,9})(?=[.)](?:\s|$))")
 _encode: Final = msgspec.json.Encoder().encode
 
 
@@ -83,11 +84,8 @@ def to_markdown(document: Document) -> str:
 
 
 def _escaped(text: str) -> str:
-    def escape(match: re.Match[str]) -> str:
-        inline, space, block = match.groups()
-        if inline:
-            return f"\\{inline}"
-        # "1." must become "1\.": the digits themselves cannot be escaped.
-        return f"{space}{block[:-1]}\\{block[-1]}"
-
-    return _MARKUP.sub(escape, text)
+    text = text.strip()  # four spaces would make it code
+    start = _BLOCK.match(text)
+    digits = (start and start[1]) or ""  # "1." becomes "1\\.": digits cannot be escaped
+    rest = _INLINE.sub(r"\\\g<0>", text[len(digits) :])
+    return f"{digits}\\{rest}" if start else rest

@@ -9,7 +9,7 @@ from typing import Final
 
 import anyio
 import msgspec
-from starlette.datastructures import UploadFile
+from starlette.datastructures import FormData, UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import ClientDisconnect, Request
 
@@ -111,7 +111,7 @@ async def read_form(request: Request, limit: int, held: ExitStack) -> Form:
         TooManyBytes, EmptyBody, ClientGone: as `spool`.
 
     """
-    parser = MultiPartParser(
+    parser = _FormParser(
         request.headers,
         limited(request, limit + OVERHEAD_BYTES),
         max_files=_MAX_FILES,
@@ -135,6 +135,27 @@ async def read_form(request: Request, limit: int, held: ExitStack) -> Form:
     if not form.files:
         raise EmptyBody("The form holds no file; send one in the field `file`.")
     return form
+
+
+class _FormParser(MultiPartParser):
+    """Starlette's, which takes a form that was cut short for a whole one."""
+
+    ended = False
+
+    def on_end(self) -> None:
+        """Note the last boundary."""
+        self.ended = True
+
+    async def parse(self) -> FormData:
+        """Return the form, if it has an end."""
+        self.stream = self._until_end(self.stream)
+        return await super().parse()
+
+    async def _until_end(self, stream: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
+        async for chunk in stream:
+            yield chunk
+        if not self.ended:
+            raise MultiPartException("it ends before its last boundary")
 
 
 async def _upload(name: str, value: UploadFile, held: ExitStack) -> Upload:
@@ -165,18 +186,21 @@ async def decode_base64(
     """
     prefix = _DATA_URL.match(bytes(text[:300]))
     rest = b""
-    with closing(_unescaped(text, prefix.end() if prefix else 0)) as chunks, BufferWriter() as writer:
+    with (
+        closing(_unescaped(text, prefix.end() if prefix else 0)) as chunks,
+        BufferWriter() as writer,
+    ):
         for chunk in chunks:
             clean = rest + chunk.translate(_URL_SAFE, _SPACE)
             # Whole quads only; the last one, with its padding, at the end.
             whole = max(0, (len(clean) - 1) // 4 * 4)
             rest = clean[whole:]
-            writer.write(_decoded(clean[:whole]))
+            writer.write(_decoded(clean[:whole], is_last=False))
             if writer.size > limit:
                 raise too_many_bytes(limit)
             forget()
             await anyio.lowlevel.checkpoint()
-        writer.write(_decoded(rest + b"=" * (-len(rest) % 4)))
+        writer.write(_decoded(rest + b"=" * (-len(rest) % 4), is_last=True))
         if writer.size > limit:
             raise too_many_bytes(limit)
         if not writer.size:
@@ -207,7 +231,9 @@ def _without_escapes(chunk: bytes) -> bytes:
         raise BadBase64(message) from error
 
 
-def _decoded(text: bytes) -> bytes:
+def _decoded(text: bytes, *, is_last: bool) -> bytes:
+    if not is_last and text.endswith(b"="):
+        raise BadBase64("`file` is not valid base64 (data after its padding).")
     try:
         return binascii.a2b_base64(text, strict_mode=True) if text else b""
     except binascii.Error as error:

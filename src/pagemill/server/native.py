@@ -1,10 +1,11 @@
 """`POST /v1/ocr`: files or a raw body in; JSON, text, Markdown or a stream of pages out."""
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import ExitStack, aclosing, suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
+import anyio
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -16,7 +17,7 @@ from pagemill.errors import AppError, BadInput, BadOption, NotAcceptable
 from pagemill.pipelines.options import OcrOptions
 from pagemill.server.answers import json_line, json_response
 from pagemill.server.body import Upload, read_form, spool
-from pagemill.server.disconnect import before, while_connected
+from pagemill.server.disconnect import ClientGone, before, while_connected
 from pagemill.server.errors import error_record, public_message, request_id
 from pagemill.server.openapi import NATIVE_OCR
 from pagemill.server.parts import ServerParts
@@ -27,6 +28,7 @@ NDJSON: Final = "application/x-ndjson"
 TEXT: Final = "text/plain"
 MARKDOWN: Final = "text/markdown"
 _TYPES: Final = (JSON, TEXT, MARKDOWN, NDJSON)
+_LAST_LINE_S: Final = 5.0  # for the line that tells of a missed deadline
 
 
 def build_router(parts: ServerParts) -> APIRouter:
@@ -49,16 +51,21 @@ def _accepted(header: str) -> str:
         NotAcceptable: it accepts none of them.
 
     """
-    ranked: list[tuple[float, str]] = []
-    for part in header.split(",") if header.strip() else ["*/*"]:
+    ranges: dict[str, tuple[float, int]] = {}
+    for place, part in enumerate((header.strip() or "*/*").split(",")):
         name, *parameters = (piece.strip() for piece in part.split(";"))
-        ranked.append((_quality(parameters), name.lower()))
-    for quality, name in sorted(ranked, key=lambda each: -each[0]):
-        for ours in _TYPES if quality > 0 else ():
-            if name in (ours, "*/*", ours.split("/")[0] + "/*"):
-                return ours
-    message = f"Accept names none of {', '.join(_TYPES)}."
-    raise NotAcceptable(message)
+        ranges.setdefault(name.lower(), (_quality(parameters), -place))
+    ranked = []
+    for ours in _TYPES:
+        names = (ours, ours.split("/")[0] + "/*", "*/*")
+        exact = next((name for name in names if name in ranges), None)  # RFC 9110, 12.5.1
+        if exact is not None and ranges[exact][0] > 0:
+            quality, place = ranges[exact]
+            ranked.append((quality, -names.index(exact), place, -_TYPES.index(ours)))
+    if not ranked:
+        message = f"Accept names none of {', '.join(_TYPES)}."
+        raise NotAcceptable(message)
+    return _TYPES[-max(ranked)[-1]]
 
 
 def _quality(parameters: Sequence[str]) -> float:
@@ -100,7 +107,8 @@ class _OcrAnswer(Response):
             admitted = held.enter_context(parts.engine.admit(context, pipeline="ocr"))
             asked = await before(context.deadline_s, lambda: self._read(admitted, held))
             if self._accepted == NDJSON:
-                await while_connected(receive, lambda: self._stream(asked, send))
+                with suppress(ClientGone):  # the answer may have begun
+                    await while_connected(receive, lambda: self._stream(asked, send))
                 return
             response = await while_connected(receive, lambda: self._whole(asked))
             await response(scope, receive, send)
@@ -151,21 +159,25 @@ class _OcrAnswer(Response):
         return await self._parts.ocr.read_all(upload.content, asked.options, asked.context)
 
     async def _stream(self, asked: _Asked, send: Send) -> None:
-        lines = self._lines(asked)
-        first = await anext(lines)  # until here an error has a status of its own
-        headers = [(b"content-type", NDJSON.encode() + b"; charset=utf-8")]
-        await send({"type": "http.response.start", "status": 200, "headers": headers})
-        await send({"type": "http.response.body", "body": first, "more_body": True})
-        try:
-            async for line in lines:
-                await send({"type": "http.response.body", "body": line, "more_body": True})
-        except AppError as error:
-            told = error_record(error.code, public_message(error), request_id(self._request))
-            last = json_line({"error": told})
-            await send({"type": "http.response.body", "body": last, "more_body": True})
-        await send({"type": "http.response.body", "body": b""})
+        # A client that takes nothing would hold its request for ever: the deadline is
+        # of the engine's work, and a little later the connection ends as well.
+        with anyio.CancelScope(deadline=asked.context.deadline_s + _LAST_LINE_S):
+            async with aclosing(self._lines(asked)) as lines:
+                first = await anext(lines)  # until here an error has a status of its own
+                headers = [(b"content-type", NDJSON.encode() + b"; charset=utf-8")]
+                await send({"type": "http.response.start", "status": 200, "headers": headers})
+                await _send_line(send, first)
+                try:
+                    async for line in lines:
+                        await _send_line(send, line)
+                except AppError as error:
+                    told = error_record(
+                        error.code, public_message(error), request_id(self._request)
+                    )
+                    await _send_line(send, json_line({"error": told}))
+            await send({"type": "http.response.body", "body": b""})
 
-    async def _lines(self, asked: _Asked) -> AsyncIterator[bytes]:
+    async def _lines(self, asked: _Asked) -> AsyncGenerator[bytes, None]:
         if len(asked.uploads) > 1:
             message = f"{NDJSON} streams the pages of one file; send one."
             raise BadOption(message)
@@ -177,6 +189,10 @@ class _OcrAnswer(Response):
                 yield json_line(render.page_record(page))
         end = {"done": True, "kind": document.kind, "total_pages": document.total_pages}
         yield json_line({**end, "pages": count, "request_id": request_id(self._request)})
+
+
+async def _send_line(send: Send, line: bytes) -> None:
+    await send({"type": "http.response.body", "body": line, "more_body": True})
 
 
 _RENDER: Final[Mapping[str, Callable[[Document], str]]] = {

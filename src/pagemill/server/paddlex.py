@@ -54,7 +54,8 @@ class _LogId(msgspec.Struct, rename="camel"):
     log_id: str | None = None
 
 
-_decode: Final = msgspec.json.Decoder(OcrRequest).decode
+# Not strict: pydantic, and so PaddleX, takes "true" and 960.0 for true and 960.
+_decode: Final = msgspec.json.Decoder(OcrRequest, strict=False).decode
 _decode_log_id: Final = msgspec.json.Decoder(_LogId).decode
 # What a field may be, from least to most.
 _RANGES: Final = (
@@ -162,9 +163,7 @@ def _parsed(request: Request, view: memoryview) -> OcrRequest:
     return asked
 
 
-async def _document(
-    raw: memoryview, limits: ServerLimits, forget: Callable[[], None]
-) -> Buffer:
+async def _document(raw: memoryview, limits: ServerLimits, forget: Callable[[], None]) -> Buffer:
     """Return the document that `file` holds or points to."""
     if bytes(raw[:1]) != b'"':
         fault = {"type": "string_type", "loc": "body.file", "msg": "Expected a string"}

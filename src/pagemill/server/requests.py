@@ -2,6 +2,7 @@
 
 import hmac
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
 
@@ -62,11 +63,11 @@ def authorize(request: Request, keys: tuple[str, ...]) -> None:
 
 def _number(low: float, high: float) -> Callable[[str], float]:
     def parse(text: str) -> float:
-        value = float(text)
-        if not low <= value <= high:
-            message = f"from {low:g} to {high:g}"
-            raise ValueError(message)
-        return value
+        with suppress(ValueError):
+            if low <= (value := float(text)) <= high:
+                return value
+        message = f"a number from {low:g} to {high:g}"
+        raise ValueError(message)
 
     return parse
 
@@ -90,7 +91,11 @@ def _choice(*names: str) -> Callable[[str], str]:
 
 
 def _side(text: str) -> int:
-    return int(_number(32, 4000)(str(int(text))))
+    value = _number(32, 4000)(text)
+    if not value.is_integer():
+        message = "a whole number"
+        raise ValueError(message)
+    return int(value)
 
 
 _OPTIONS: Final[Mapping[str, Callable[[str], Any]]] = {

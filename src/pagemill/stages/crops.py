@@ -17,6 +17,7 @@ LEAST_WIDTH_PX: Final = 16
 LEAST_SIDE_PX: Final = 3.0  # of a box on the page; less holds no character
 PADDING: Final = 127  # the middle of the recogniser's range, as in its training
 
+_MARGIN_PX: Final = 4  # what cubic interpolation reads around a quad, and a little more
 _STRAIGHT_PX: Final = 0.75  # a box that leans less than this is cut without turning
 
 
@@ -75,13 +76,28 @@ def _slice(page: NDArray[np.uint8], cutting: Cutting) -> NDArray[np.uint8]:
 
 
 def _warp(page: NDArray[np.uint8], quad: NDArray[np.float32]) -> NDArray[np.uint8]:
+    part, origin = _around(page, quad)
     along, down = _size(quad)
     target = np.array([(0, 0), (along, 0), (along, down), (0, down)], np.float32)
-    matrix = cv2.getPerspectiveTransform(quad, target)
+    matrix = cv2.getPerspectiveTransform(quad - origin, target)
     warped = cv2.warpPerspective(
-        page, matrix, (along, down), flags=cv2.INTER_CUBIC, borderMode=cv2.BORDER_REPLICATE
+        part, matrix, (along, down), flags=cv2.INTER_CUBIC, borderMode=cv2.BORDER_REPLICATE
     )
     return _u8(warped)
+
+
+def _around(
+    page: NDArray[np.uint8], quad: NDArray[np.float32]
+) -> tuple[NDArray[np.uint8], NDArray[np.float32]]:
+    """Return the part of the page that a quad needs, and where it begins.
+
+    OpenCV's warps take no picture with a side above 32,767 pixels; a long strip has one.
+    """
+    height, width, _ = page.shape
+    low = np.maximum(np.floor(quad.min(axis=0)).astype(int) - _MARGIN_PX, 0)
+    high = np.minimum(np.ceil(quad.max(axis=0)).astype(int) + _MARGIN_PX, (width, height))
+    part = page[low[1] : max(low[1] + 1, high[1]), low[0] : max(low[0] + 1, high[0])]
+    return part, low.astype(np.float32)
 
 
 def _resized(upright: NDArray[np.uint8], text_width: int) -> NDArray[np.uint8]:
