@@ -1,6 +1,8 @@
 """`POST /v1/ocr`: options, types of answer, streams, deadlines."""
 
 import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +17,7 @@ from pagemill.pipelines.options import OcrOptions
 from pagemill.server import native
 from pagemill.server.parts import ServerLimits
 from tests.server.driving import Connection, Message, open_descriptors, scope_of
-from tests.server.fakes import LINE, SQUARE, FakeOcr, Served
+from tests.server.fakes import LINE, SQUARE, FakeOcr, FakeReading, Served
 
 pytestmark = pytest.mark.anyio
 NDJSON = {"accept": "application/x-ndjson"}
@@ -208,11 +210,12 @@ class Careful(FakeOcr):
 
     closed = ""
 
-    async def _pages(self) -> Any:
+    @asynccontextmanager
+    async def reading(self, *asked: Any) -> AsyncIterator[FakeReading]:
         mine = anyio.get_current_task().id
         try:
-            async for page in super()._pages():
-                yield page
+            async with super().reading(*asked) as reading:
+                yield reading
         finally:
             same = anyio.get_current_task().id == mine
             self.closed = "in its task" if same else "in another task"

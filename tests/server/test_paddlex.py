@@ -2,6 +2,7 @@
 
 import base64
 import json
+import random
 from dataclasses import replace
 from typing import Any
 
@@ -259,3 +260,17 @@ async def test_text_beyond_ascii_goes_out_as_it_is() -> None:
     line = Line(text="合計 ¥\u2028", confidence=1.0, polygon=SQUARE)
     page = Page(index=0, width=1, height=1, turn=0, lines=(line,), regions=())
     assert pruned_result(page, OcrOptions())["rec_texts"] == ["合計 ¥\u2028"]
+
+
+@pytest.mark.parametrize(
+    ("plain", "escaped"), [(b"\n", rb"\r\n"), (b"\n", rb"\n"), (b"\n", b""), (b"/", rb"\/")]
+)
+async def test_a_document_of_just_the_limit_is_read_in_any_dress(
+    plain: bytes, escaped: bytes
+) -> None:
+    content = random.Random(0).randbytes(3_000_000)
+    lines = base64.encodebytes(content) if plain == b"\n" else base64.b64encode(content)
+    served = Served(limits=ServerLimits(max_bytes=len(content)))
+    reply = await post(served, b'{"file":"' + lines.replace(plain, escaped) + b'"}')
+    assert reply.status_code == 200
+    assert served.ocr.contents == [content]

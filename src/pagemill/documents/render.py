@@ -86,6 +86,6 @@ def to_markdown(document: Document) -> str:
 def _escaped(text: str) -> str:
     text = text.strip()  # four spaces would make it code
     start = _BLOCK.match(text)
-    digits = (start and start[1]) or ""  # "1." becomes "1\\.": digits cannot be escaped
+    digits = (start and start[1]) or ""  # "1." becomes "1\.": digits cannot be escaped
     rest = _INLINE.sub(r"\\\g<0>", text[len(digits) :])
     return f"{digits}\\{rest}" if start else rest

@@ -26,7 +26,7 @@ from pagemill.server.parts import ServerLimits, ServerParts
 from pagemill.server.requests import authorize, context_of
 from pagemill.server.urls import fetch
 
-# As it stands in JSON; PHP writes "http:\\/\\/".
+# As it stands in JSON; PHP writes "http:\/\/".
 _URL: Final = re.compile(rb'"\s*https?:(\\?/){2}', re.IGNORECASE)
 _LONGEST_URL: Final = 8192
 
@@ -120,7 +120,8 @@ async def _read_body(
     the front's memory does not grow with it.
     """
     with ExitStack() as spooled:
-        limit = limits.max_bytes * 4 // 3 + OVERHEAD_BYTES
+        # A sixteenth more: lines of 76 characters, their ends escaped, or PHP's "\/".
+        limit = limits.max_bytes * 4 // 3 * 17 // 16 + OVERHEAD_BYTES
         body = await spool(request, limit, spooled)
         mapped = spooled.enter_context(body.map())
         mapped.madvise(mmap.MADV_SEQUENTIAL)

@@ -19,6 +19,18 @@ from pagemill.server.body import announced_bytes, too_many_bytes
 from pagemill.server.parts import ServerLimits
 
 MAX_REDIRECTS: Final = 3
+_LAST_PORT: Final = 65535
+_NETWORKS_WITHIN: Final = tuple(
+    ipaddress.IPv6Network(network)
+    for network in (
+        "::/96",  # IPv4-compatible (RFC 4291): the last 32 bits
+        "64:ff9b::/96",  # translated (RFC 6052): likewise
+    )
+)
+_LOCAL: Final = (
+    ipaddress.IPv6Network("64:ff9b:1::/48"),  # translated, for local use (RFC 8215)
+    ipaddress.IPv6Network("fec0::/10"),  # site-local (RFC 3879)
+)
 Resolve = Callable[[str, int], Awaitable[list[str]]]
 
 
@@ -77,7 +89,7 @@ async def _follow(
             "GET",
             pinned,
             headers={"Host": target.netloc.decode(), "Accept-Encoding": "identity"},
-            extensions={"sni_hostname": target.host},
+            extensions={"sni_hostname": target.raw_host.decode("ascii").rstrip(".")},
         )
         response = await client.send(request, stream=True)
         try:
@@ -86,6 +98,7 @@ async def _follow(
             target = _parsed(response.headers["location"], base=target)
         finally:
             await response.aclose()
+            client.cookies.clear()  # two names may share an address
     message = f"The address redirects more than {MAX_REDIRECTS} times."
     raise UrlFailed(message)
 
@@ -93,10 +106,11 @@ async def _follow(
 def _parsed(url: str, *, base: httpx.URL | None = None) -> httpx.URL:
     try:
         target = httpx.URL(url) if base is None else base.join(url)
+        host, port = target.host, target.port  # the host is decoded only now
     except (httpx.InvalidURL, UnicodeError) as error:
         message = "`file` is no valid address."
         raise UrlRefused(message) from error
-    if target.scheme not in ("http", "https") or not target.host:
+    if target.scheme not in ("http", "https") or not host or not 0 < (port or 80) <= _LAST_PORT:
         message = "Only http and https addresses are fetched."
         raise UrlRefused(message)
     if target.userinfo:
@@ -137,9 +151,10 @@ def is_public(address: str) -> bool:
         inner = parsed.ipv4_mapped or parsed.sixtofour or (parsed.teredo and parsed.teredo[1])
         if inner:
             return is_public(str(inner))
-        # 64:ff9b::/96 (RFC 6052) hands its last 32 bits to a translator.
-        if parsed in ipaddress.ip_network("64:ff9b::/96"):
+        if any(parsed in network for network in _NETWORKS_WITHIN):
             return is_public(str(ipaddress.IPv4Address(int(parsed) & 0xFFFFFFFF)))
+        if any(parsed in network for network in _LOCAL):
+            return False
     return parsed.is_global and not parsed.is_multicast
 
 
