@@ -104,7 +104,7 @@ class OcrSettings(_Section):
         0.5, ge=0, le=1, description="Lines below this mean probability are dropped."
     )
     window: int = Field(
-        4, gt=0, description="Pages of one document in work at a time, a worker; bounds memory."
+        4, gt=0, description="Pages of one document in work at a time; bounds memory."
     )
 
 

@@ -7,7 +7,7 @@ from typing import Final
 from pagemill.engine.fairness import FairQueue, Item
 from pagemill.engine.messages import FDS_LIMIT, FRAME_LIMIT_BYTES
 
-BATCH_S: Final = 0.1  # a receipt waits no longer than this behind a long PDF
+BATCH_S: Final = 0.1  # what a receipt waits for behind a long PDF, or one item if that is longer
 CHUNK_S: Final = 0.02  # a round trip takes some 0.5 ms: smaller batches waste cores
 BATCH_ITEMS: Final = 64
 PAYLOAD_LIMIT_BYTES: Final = FRAME_LIMIT_BYTES // 2  # the rest is for the frame itself
