@@ -9,10 +9,7 @@ import pytest
 
 from pagemill.engine import buffers
 from pagemill.engine.buffers import HEADER_BYTES, Buffer, BufferBroken, BufferWriter, item_digest
-
-
-def descriptors() -> int:
-    return len(list(Path("/proc/self/fd").iterdir()))
+from tests.descriptors import open_descriptors
 
 
 def test_what_goes_in_comes_out_whole_or_in_part() -> None:
@@ -85,10 +82,10 @@ def header(size: int) -> bytes:
     ],
 )
 def test_what_lies_about_itself_is_refused_and_closed(data: bytes) -> None:
-    before = descriptors()
+    before = open_descriptors()
     with pytest.raises(BufferBroken):
         Buffer.adopt(forged(data))
-    assert descriptors() == before
+    assert open_descriptors() == before
 
 
 def test_what_could_still_shrink_is_refused() -> None:
@@ -104,19 +101,19 @@ def test_a_descriptor_that_is_no_file_is_refused() -> None:
 
 
 def test_closing_twice_closes_once() -> None:
-    before = descriptors()
+    before = open_descriptors()
     buffer = Buffer.of(b"x")
     buffer.close()
     buffer.close()
-    assert descriptors() == before
+    assert open_descriptors() == before
 
 
 def test_a_writer_that_fails_half_way_leaves_nothing() -> None:
-    before = descriptors()
+    before = open_descriptors()
     with pytest.raises(RuntimeError), BufferWriter() as writer:
         writer.write(b"half")
         raise RuntimeError
-    assert descriptors() == before
+    assert open_descriptors() == before
 
 
 def test_without_memfd_an_unlinked_file_serves(
@@ -142,9 +139,9 @@ def test_a_digest_names_stage_parameters_and_content() -> None:
 
 
 def test_a_buffer_that_its_owner_lost_is_closed() -> None:
-    before = descriptors()
+    before = open_descriptors()
     Buffer.of(b"lost")
-    assert descriptors() == before
+    assert open_descriptors() == before
 
 
 def test_a_mapping_is_private() -> None:

@@ -5,7 +5,6 @@ import os
 import socket
 import struct
 from collections.abc import Iterator
-from pathlib import Path
 
 import anyio
 import pytest
@@ -20,13 +19,10 @@ from pagemill.engine.channel import (
     pair,
 )
 from pagemill.engine.messages import FRAME_LIMIT_BYTES, Batch, BatchDone, Item, Leave, Refused
+from tests.descriptors import open_descriptors
 
 BATCH = Batch(sequence=1, stage="s", items=(Item(nonce=1, payload=b"p", buffers=(0,)),))
 DONE = BatchDone(sequence=1, replies=(), seconds=(), rss_bytes=0)
-
-
-def descriptors() -> int:
-    return len(list(Path("/proc/self/fd").iterdir()))
 
 
 @pytest.fixture
@@ -119,7 +115,7 @@ def send_raw(sock: socket.socket, data: bytes, fds: list[int]) -> None:
 async def test_what_is_no_frame_breaks_the_channel(
     data: bytes, ends: tuple[socket.socket, socket.socket]
 ) -> None:
-    before = descriptors()
+    before = open_descriptors()
     front = AsyncChannel(ends[0])
     reader, writer = os.pipe()
     send_raw(ends[1], data, [reader])
@@ -127,7 +123,7 @@ async def test_what_is_no_frame_breaks_the_channel(
     os.close(writer)
     with pytest.raises(ChannelBroken):
         await front.receive()
-    assert descriptors() == before
+    assert open_descriptors() == before
 
 
 @pytest.mark.anyio
@@ -146,7 +142,7 @@ async def test_the_end_of_the_other_side_is_told(
 async def test_an_end_in_the_middle_of_a_frame_leaks_nothing(
     ends: tuple[socket.socket, socket.socket],
 ) -> None:
-    before = descriptors()
+    before = open_descriptors()
     front = AsyncChannel(ends[0])
     reader, writer = os.pipe()
     send_raw(ends[1], struct.pack("<II", 100, 1) + b"half", [reader])
@@ -155,14 +151,14 @@ async def test_an_end_in_the_middle_of_a_frame_leaks_nothing(
     ends[1].close()
     with pytest.raises(ChannelClosed):
         await front.receive()
-    assert descriptors() == before - 1  # the worker's end
+    assert open_descriptors() == before - 1  # the worker's end
 
 
 @pytest.mark.anyio
 async def test_descriptors_without_end_break_the_channel_before_a_frame_does(
     ends: tuple[socket.socket, socket.socket],
 ) -> None:
-    before = descriptors()
+    before = open_descriptors()
     front = AsyncChannel(ends[0])
     reader, writer = os.pipe()
     send_raw(ends[1], struct.pack("<II", 100, 200), [reader] * 200)
@@ -171,7 +167,7 @@ async def test_descriptors_without_end_break_the_channel_before_a_frame_does(
     os.close(writer)
     with pytest.raises(ChannelBroken, match="too many"):
         await front.receive()
-    assert descriptors() == before
+    assert open_descriptors() == before
 
 
 @pytest.mark.anyio

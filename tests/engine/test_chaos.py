@@ -18,6 +18,7 @@ from pagemill.engine.port import DeathCause
 from pagemill.engine.scheduler import Engine, EngineLimits
 from pagemill.engine.task import Context, Result, Task
 from pagemill.errors import AppError, BadInput, Defect, NotReady, PoisonInput
+from tests.descriptors import open_descriptors
 
 pytestmark = [pytest.mark.anyio, pytest.mark.chaos]
 FAKES = "tests.engine.fake_stages"
@@ -208,7 +209,7 @@ async def test_a_stage_that_cannot_join_is_named_and_requests_are_told(
 async def test_buffers_come_back_and_no_descriptor_stays() -> None:
     async with calling(spec(stage("echo"), TROUBLE)) as caller:
         await caller.ask("warm", stage="echo")
-        before = len(list(Path("/proc/self/fd").iterdir()))
+        before = open_descriptors()
         with Buffer.of(b"pixels") as buffer:
             task = Task(stage="echo", payload=b"p", buffers=(buffer, buffer))
             result = await caller.engine.run(task, caller.context)
@@ -219,7 +220,7 @@ async def test_buffers_come_back_and_no_descriptor_stays() -> None:
             assert await caller.ask("still", buffer, stage="echo") == "still"
         await caller.all(*(f"ok {n}" for n in range(100)))
         await settled(lambda: len(caller.pids()) == 2 and not caller.engine.snapshot().missing)
-        assert len(list(Path("/proc/self/fd").iterdir())) == before
+        assert open_descriptors() == before
 
 
 async def test_a_swap_takes_over_and_a_broken_one_keeps_the_old() -> None:

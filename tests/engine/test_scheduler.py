@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import anyio
 import pytest
@@ -32,6 +31,7 @@ from pagemill.errors import (
     ShuttingDown,
     WorkerLost,
 )
+from tests.descriptors import open_descriptors
 
 pytestmark = pytest.mark.anyio
 Answer = Callable[[OutgoingBatch], Awaitable[BatchReply]]
@@ -380,10 +380,6 @@ async def test_a_deadline_that_has_passed_costs_no_work() -> None:
     assert home.notes.told == []
 
 
-def open_fds() -> int:
-    return len(list(Path("/proc/self/fd").iterdir()))
-
-
 def with_buffer(batch: OutgoingBatch) -> BatchReply:
     replies = tuple(ItemReply(payload=b"", buffers=(Buffer.of(b"x"),)) for _ in batch.items)
     return BatchReply(replies=replies, seconds=(0.0,) * len(replies))
@@ -393,7 +389,7 @@ async def test_a_running_item_ends_at_its_deadline_and_its_reply_is_closed() -> 
     async with house() as home:
         port = Port(answer=with_buffer)
         home.join(port)
-        before = open_fds()
+        before = open_descriptors()
         with (
             home.engine.admit(context(0.01), pipeline="ocr") as mine,
             pytest.raises(DeadlineExceeded),
@@ -401,14 +397,14 @@ async def test_a_running_item_ends_at_its_deadline_and_its_reply_is_closed() -> 
             await home.engine.run(Task(stage="read", payload=b"a"), mine)
         port.gate.set()
         await settled()
-        assert (port.batches, open_fds()) == ([["a"]], before)
+        assert (port.batches, open_descriptors()) == ([["a"]], before)
 
 
 async def test_a_cancelled_caller_leaves_no_item_and_no_buffer() -> None:
     async with house() as home:
         port = Port(answer=with_buffer)
         home.join(port)
-        before = open_fds()
+        before = open_descriptors()
         with home.engine.admit(context(), pipeline="ocr") as mine:
             async with anyio.create_task_group() as callers:
                 for name in (b"running", b"queued"):
@@ -418,13 +414,13 @@ async def test_a_cancelled_caller_leaves_no_item_and_no_buffer() -> None:
                 callers.cancel_scope.cancel()
         port.gate.set()
         await settled()
-        assert (port.batches, open_fds()) == ([["running"]], before)
+        assert (port.batches, open_descriptors()) == ([["running"]], before)
         assert home.notes.told == ["sent 1 read", "read cancelled", "read cancelled"]
 
 
 async def test_an_answer_that_comes_as_its_caller_is_cancelled_is_closed() -> None:
     async with house() as home:
-        before = open_fds()
+        before = open_descriptors()
         port = Port(answer=with_buffer)
         home.join(port)
         with home.engine.admit(context(), pipeline="ocr") as mine:
@@ -438,7 +434,7 @@ async def test_an_answer_that_comes_as_its_caller_is_cancelled_is_closed() -> No
                 port.gate.set()
                 callers.start_soon(home.engine.run, Task(stage="read", payload=b"a"), mine)
             await settled()
-            assert open_fds() == before
+            assert open_descriptors() == before
 
 
 async def test_a_stage_that_nobody_knows_is_refused_at_once() -> None:

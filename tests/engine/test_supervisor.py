@@ -24,13 +24,10 @@ from pagemill.engine.port import (
 )
 from pagemill.engine.supervisor import Supervisor, WorkerState
 from pagemill.errors import BadOption, Defect, ShuttingDown
+from tests.descriptors import open_descriptors
 
 pytestmark = pytest.mark.anyio
 FAKES = "tests.engine.fake_stages"
-
-
-def descriptors() -> int:
-    return len(list(Path("/proc/self/fd").iterdir()))
 
 
 def stage(load: str, **config: Any) -> StageSetup:
@@ -165,7 +162,7 @@ async def test_a_broken_place_stays_broken_while_it_tries_again(
 async def test_a_system_without_processes_to_spare_is_tried_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    before = descriptors()
+    before = open_descriptors()
     real = anyio.open_process
     failures = [OSError("no process left")]
 
@@ -178,7 +175,7 @@ async def test_a_system_without_processes_to_spare_is_tried_again(
     async with staffed(group(stage("echo"), count=1)) as staff:
         await staff.all_joined()
         assert staff.supervisor.deaths == {DeathCause.EXIT: 1}
-    assert descriptors() == before
+    assert open_descriptors() == before
 
 
 async def test_a_fault_of_the_crew_ends_one_worker_and_not_the_server() -> None:
@@ -272,11 +269,11 @@ async def test_the_end_of_the_supervisor_is_the_end_of_busy_workers_too(tmp_path
     os.mkfifo(gate)
     item = OutgoingItem(nonce=1, payload=f"wait {gate}".encode(), buffers=())
     crew = Workers(busy_with=OutgoingBatch(stage="stage", items=(item,)))
-    before = descriptors()
+    before = open_descriptors()
     async with staffed(group(stage("trouble"), count=1), crew) as staff:
         writer = await anyio.to_thread.run_sync(os.open, gate, os.O_WRONLY)
         pid = staff.states()[0].pid
     os.close(writer)
     assert f"{pid}" not in os.listdir("/proc")
     assert crew.ends == [DeathCause.LEFT]
-    assert descriptors() == before
+    assert open_descriptors() == before

@@ -30,12 +30,9 @@ from pagemill.engine.port import (
 )
 from pagemill.engine.process import WorkerProcess, _lines, _ReplyWrongError, _verified
 from pagemill.errors import AppError, BadInput, Defect
+from tests.descriptors import open_descriptors
 
 FAKES = "tests.engine.fake_stages"
-
-
-def descriptors() -> int:
-    return len(list(Path("/proc/self/fd").iterdir()))
 
 
 def batch(stage: str, *payloads: bytes, together: bool = False) -> OutgoingBatch:
@@ -314,10 +311,10 @@ def changed(**fields: Any) -> BatchDone:
 )
 def test_a_reply_that_is_not_to_this_batch_is_refused_and_its_buffers_closed(lie: Any) -> None:
     with Buffer.of(b"out") as buffer:
-        before = descriptors()
+        before = open_descriptors()
         with pytest.raises(_ReplyWrongError):
             _verified(ASKED, 1, lie, [os.dup(buffer.fd)])
-        assert descriptors() == before
+        assert open_descriptors() == before
         honest = _verified(ASKED, 1, DONE, [os.dup(buffer.fd)])
     (answer,) = honest.replies
     assert isinstance(answer, ItemReply)

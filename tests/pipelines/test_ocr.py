@@ -1,7 +1,6 @@
 """The recipe, on an engine of a few lines: order, bounds, turning, and no leaks."""
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import anyio
 import msgspec
@@ -14,6 +13,7 @@ from pagemill.errors import AppError, BadOption, DamagedInput, Defect, NotInstal
 from pagemill.pipelines.ocr import Ocr, OcrLimits, choose_pages
 from pagemill.pipelines.options import OcrOptions
 from pagemill.stages import wire
+from tests.descriptors import open_descriptors
 
 CONTEXT = Context(request_id="r", deadline_s=1e9)
 TILES = (wire.Tile(x=0, y=0, width=64, height=64), wire.Tile(x=0, y=32, width=64, height=64))
@@ -90,18 +90,14 @@ def document() -> Iterator[Buffer]:
         yield buffer
 
 
-def descriptors() -> int:
-    return len(list(Path("/proc/self/fd").iterdir()))
-
-
 @pytest.mark.anyio
 async def test_pages_come_in_order_with_their_lines(document: Buffer) -> None:
-    before = descriptors()
+    before = open_descriptors()
     read = await ocr(FakeEngine(5)).read_all(document, OcrOptions(), CONTEXT)
     assert [page.width for page in read.pages] == [100, 101, 102, 103, 104]
     assert [line.text for line in read.pages[0].lines] == ["line 0", "line 1", "line 2"]
     assert (read.kind, read.total_pages) == ("pdf", 5)
-    assert descriptors() == before
+    assert open_descriptors() == before
 
 
 @pytest.mark.anyio
@@ -146,10 +142,10 @@ async def test_a_stage_that_fails_ends_the_document_with_its_error(
 ) -> None:
     engine = FakeEngine(3)
     engine.fail[stage] = DamagedInput("broken")
-    before = descriptors()
+    before = open_descriptors()
     with pytest.raises(DamagedInput, match="broken"):
         await ocr(engine).read_all(document, OcrOptions(), CONTEXT)
-    assert descriptors() == before
+    assert open_descriptors() == before
 
 
 @pytest.mark.anyio
@@ -158,10 +154,10 @@ async def test_an_answer_out_of_contract_is_a_defect(document: Buffer) -> None:
         def answer_detect(self, _task: Task) -> tuple[msgspec.Struct, int]:
             return wire.Detected(), 0
 
-    before = descriptors()
+    before = open_descriptors()
     with pytest.raises(Defect, match="0 buffers"):
         await ocr(Lying()).read_all(document, OcrOptions(), CONTEXT)
-    assert descriptors() == before
+    assert open_descriptors() == before
 
 
 @pytest.mark.anyio
@@ -187,10 +183,10 @@ async def test_lines_that_stand_on_their_heads_are_turned_each(document: Buffer)
 
 @pytest.mark.anyio
 async def test_pictures_are_made_when_asked_for(document: Buffer) -> None:
-    before = descriptors()
+    before = open_descriptors()
     read = await ocr(FakeEngine()).read_all(document, OcrOptions(pictures=True), CONTEXT)
     assert read.pages[0].pictures == Pictures(outlined=b"x", plain=b"x")
-    assert descriptors() == before
+    assert open_descriptors() == before
 
 
 @pytest.mark.anyio

@@ -1,21 +1,13 @@
 """Drive the application by hand: every message of ASGI, in the order that a test wants."""
 
-import gc
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import anyio
 from fastapi import FastAPI
 
 Message = MutableMapping[str, Any]
-
-
-def open_descriptors() -> int:
-    """Return how many descriptors this process holds, rubbish collected."""
-    gc.collect()
-    return len(list(Path("/proc/self/fd").iterdir()))
 
 
 def scope_of(path: str, *, query: bytes = b"", headers: Sequence[tuple[bytes, bytes]] = ()) -> Any:

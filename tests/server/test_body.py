@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pagemill.errors import BadBase64, EmptyBody, TooManyBytes
 from pagemill.server import body
 from pagemill.server.parts import ServerLimits
-from tests.server.driving import open_descriptors
+from tests.descriptors import open_descriptors
 from tests.server.fakes import Served
 
 pytestmark = pytest.mark.anyio

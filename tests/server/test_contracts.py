@@ -13,6 +13,7 @@ import pytest
 from pagemill import errors
 from pagemill.errors import AppError, BadInput, Defect, Overloaded
 from pagemill.server.parts import ServerLimits
+from tests.descriptors import open_descriptors
 from tests.server.fakes import STATE, FakeEngine, FakeOcr, Served
 
 pytestmark = pytest.mark.anyio
@@ -129,12 +130,12 @@ async def test_escaped_slashes_and_chunk_borders_are_read_right() -> None:
     ],
 )
 async def test_a_bad_body_is_told_in_the_envelope(body: bytes, code: int) -> None:
-    before = len(list(Path("/proc/self/fd").iterdir()))
+    before = open_descriptors()
     reply = await post(Served(), "/ocr", content=body)
     answer = reply.json()
     assert (reply.status_code, answer["errorCode"]) == (code, code)
     assert set(answer) == {"logId", "errorCode", "errorMsg"}
-    assert len(list(Path("/proc/self/fd").iterdir())) == before
+    assert open_descriptors() == before
 
 
 async def test_a_body_over_the_limit_is_refused_by_length_and_by_count() -> None:
@@ -258,7 +259,7 @@ async def test_an_error_before_the_first_page_has_its_status_and_later_a_line() 
 @pytest.mark.parametrize("code", sorted(errors.all_errors()))
 async def test_every_error_has_one_shape_a_contract(path: str, code: str) -> None:
     error = errors.from_code(code, "a sentence")
-    before = len(list(Path("/proc/self/fd").iterdir()))
+    before = open_descriptors()
     reply = await post(Served(ocr=FakeOcr(error=error)), path, json=in_json())
     body = reply.json()
     if path == "/ocr":
@@ -270,7 +271,7 @@ async def test_every_error_has_one_shape_a_contract(path: str, code: str) -> Non
         assert (body["error"]["code"], reply.status_code) == (code, int(error.status))
         message = body["error"]["message"]
     assert ("a sentence" in message) is error.public
-    assert len(list(Path("/proc/self/fd").iterdir())) == before
+    assert open_descriptors() == before
 
 
 async def test_an_unknown_fault_is_a_500_with_an_id_and_no_detail() -> None:

@@ -11,7 +11,8 @@ from structlog.testing import capture_logs
 from pagemill.errors import AppError, BadInput, DeadlineExceeded
 from pagemill.server.disconnect import ClientGone, before, while_connected
 from pagemill.server.parts import ServerLimits
-from tests.server.driving import Connection, open_descriptors, scope_of
+from tests.descriptors import open_descriptors
+from tests.server.driving import Connection, scope_of
 from tests.server.fakes import FakeOcr, Served
 
 pytestmark = pytest.mark.anyio

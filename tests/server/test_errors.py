@@ -7,7 +7,8 @@ import pytest
 
 from pagemill import errors
 from pagemill.errors import AppError, Overloaded
-from tests.server.driving import Connection, open_descriptors, scope_of
+from tests.descriptors import open_descriptors
+from tests.server.driving import Connection, scope_of
 from tests.server.fakes import FakeEngine, FakeOcr, Served
 
 pytestmark = pytest.mark.anyio

@@ -16,7 +16,8 @@ from pagemill.errors import DeadlineExceeded, Defect, WorkerLost
 from pagemill.pipelines.options import OcrOptions
 from pagemill.server import native
 from pagemill.server.parts import ServerLimits
-from tests.server.driving import Connection, Message, open_descriptors, scope_of
+from tests.descriptors import open_descriptors
+from tests.server.driving import Connection, Message, scope_of
 from tests.server.fakes import LINE, SQUARE, FakeOcr, FakeReading, Served
 
 pytestmark = pytest.mark.anyio

@@ -13,7 +13,7 @@ from pagemill.documents.values import Kind, Line, Page, Pictures, Word
 from pagemill.pipelines.options import OcrOptions
 from pagemill.server.paddlex_result import data_info, pruned_result
 from pagemill.server.parts import ServerLimits
-from tests.server.driving import open_descriptors
+from tests.descriptors import open_descriptors
 from tests.server.fakes import LINE, SQUARE, FakeOcr, Served
 
 pytestmark = pytest.mark.anyio

@@ -12,7 +12,7 @@ import pytest
 from pagemill.errors import AppError, EmptyBody, TooManyBytes, UrlFailed, UrlRefused
 from pagemill.server.parts import ServerLimits
 from pagemill.server.urls import fetch, is_public
-from tests.server.driving import open_descriptors
+from tests.descriptors import open_descriptors
 
 pytestmark = pytest.mark.anyio
 PUBLIC = "93.184.216.34"

@@ -53,10 +53,37 @@ def item_digest(stage: str, payload: bytes, identities: Sequence[bytes]) -> byte
     return digest_of(stage.encode(), payload, *identities)
 
 
-class Buffer:
+class _OwnedDescriptor:
+    """Owns `fd` until it is closed or handed over (-1); a block's end closes it."""
+
+    __slots__ = ("fd",)
+
+    fd: int
+
+    def close(self) -> None:
+        """Close the descriptor, if it is still owned; again is harmless."""
+        fd, self.fd = self.fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+    def __enter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close the descriptor."""
+        self.close()
+
+
+class Buffer(_OwnedDescriptor):
     """Owns one descriptor; `size` counts the data alone."""
 
-    __slots__ = ("fd", "identity", "size")
+    __slots__ = ("identity", "size")
 
     def __init__(self, fd: int, *, size: int, identity: bytes) -> None:
         """Take ownership of `fd`, already written and sealed; see `of` and `adopt`."""
@@ -102,47 +129,31 @@ class Buffer:
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def map(self) -> mmap.mmap:
-        """Return a read-only mapping of header and data; for workers only."""
+        """Return a read-only mapping of header and data.
+
+        For workers; the front maps only what it wrote itself.
+        """
         # Private: before Linux 6.7 what F_SEAL_WRITE seals cannot be mapped shared,
         # not even to read. Nothing writes, so no page is ever copied.
         return mmap.mmap(
             self.fd, HEADER_BYTES + self.size, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ
         )
 
-    def close(self) -> None:
-        """Close the descriptor; again is harmless."""
-        fd, self.fd = self.fd, -1
-        if fd >= 0:
-            os.close(fd)
-
     def __del__(self) -> None:
         """Close what its owner lost: a server that leaks descriptors soon stands still."""
         self.close()
 
-    def __enter__(self) -> Self:
-        """Return itself; the block's end closes it."""
-        return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Close the descriptor."""
-        self.close()
-
-
-class BufferWriter:
-    """Fills a new buffer piece by piece; `finish` hands its parts over."""
+class BufferWriter(_OwnedDescriptor):
+    """Fills a new buffer piece by piece; `finish` hands its parts over, `close` drops them."""
 
     def __init__(self, identity: bytes | None = None) -> None:
         """Start an empty buffer; without an identity, its data is hashed."""
         self._identity = identity
         self._hasher = hashlib.blake2b(digest_size=IDENTITY_BYTES) if identity is None else None
-        self._fd = _create()
+        self.fd = _create()
         self.size = 0
-        os.lseek(self._fd, HEADER_BYTES, os.SEEK_SET)
+        os.lseek(self.fd, HEADER_BYTES, os.SEEK_SET)
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         """Append `data`, C-contiguous bytes of any format."""
@@ -150,42 +161,23 @@ class BufferWriter:
         if self._hasher is not None:
             self._hasher.update(view)
         while view:
-            written = os.write(self._fd, view)
+            written = os.write(self.fd, view)
             self.size += written
             view = view[written:]
 
     def finish(self) -> tuple[int, int, bytes]:
         """Seal the buffer; return its descriptor (now the caller's), size and identity."""
         identity = self._identity or (self._hasher.digest() if self._hasher else b"")
-        os.pwrite(self._fd, _HEADER.pack(MAGIC, identity, self.size), 0)
+        os.pwrite(self.fd, _HEADER.pack(MAGIC, identity, self.size), 0)
         if _HAS_MEMFD:
-            fcntl.fcntl(self._fd, fcntl.F_ADD_SEALS, _SEALS)
-        fd, self._fd = self._fd, -1
+            fcntl.fcntl(self.fd, fcntl.F_ADD_SEALS, _SEALS)
+        fd, self.fd = self.fd, -1
         return fd, self.size, identity
 
     def buffer(self) -> Buffer:
         """Seal the buffer and return it."""
         fd, size, identity = self.finish()
         return Buffer(fd, size=size, identity=identity)
-
-    def close(self) -> None:
-        """Drop what was not finished; again is harmless."""
-        fd, self._fd = self._fd, -1
-        if fd >= 0:
-            os.close(fd)
-
-    def __enter__(self) -> Self:
-        """Return itself; the block's end drops what was not finished."""
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Drop what was not finished."""
-        self.close()
 
 
 def _create() -> int:

@@ -4,12 +4,13 @@ import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from pagemill.engine.messages import StageSetup
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)  # no slots: they leave cached_property no place
 class GroupSpec:
     """Equal workers. `cores` has one entry a worker; () leaves it unbound."""
 
@@ -22,6 +23,11 @@ class GroupSpec:
     max_tasks: int | None = None
     load_limit_s: float = 120.0
     environment: tuple[str, ...] = ()  # names of our variables that it may see besides
+
+    @cached_property
+    def stage_names(self) -> frozenset[str]:
+        """Return what its workers can do; asked for at each dispatch."""
+        return frozenset(stage.name for stage in self.stages)
 
     @property
     def count(self) -> int:

@@ -73,6 +73,7 @@ class WorkerProcess:
         """
         self.name = name
         self.spec = spec
+        self.stages = spec.stage_names
         self.generation = generation
         self.cores = tuple(cores)
         self.joined: Joined | None = None
@@ -88,11 +89,6 @@ class WorkerProcess:
         self._process: Process | None = None
         self._ended = anyio.Event()
         self._silent = anyio.Event()  # its stderr came to an end
-
-    @property
-    def stages(self) -> frozenset[str]:
-        """Return what it can do."""
-        return frozenset(stage.name for stage in self.spec.stages)
 
     @property
     def batch(self) -> int:

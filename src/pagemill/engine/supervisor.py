@@ -74,7 +74,7 @@ class Supervisor:
 
     def stages(self) -> frozenset[str]:
         """Return every stage that some group can do once it runs."""
-        return frozenset(stage.name for spec in self._specs.values() for stage in spec.stages)
+        return frozenset().union(*(spec.stage_names for spec in self._specs.values()))
 
     def note_death(self, cause: DeathCause) -> None:
         """Count a death."""
@@ -182,7 +182,7 @@ class _Place:
         return WorkerState(
             name=self.name,
             group=self.spec.name,
-            stages=frozenset(stage.name for stage in self.spec.stages),
+            stages=self.spec.stage_names,
             status=self._status(process),
             generation=self.generation,
             pid=process.pid if process else None,
