@@ -10,18 +10,17 @@ own defaults, the angle classifier off unless --cls. Exit status 1 below 0.920, 
 """
 
 import argparse
-import json
 import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable
-from typing import Any
 
 import anyio
+import documents
 import httpx
-from running import CORPUS, server
+from documents import CORPUS, Row
+from running import server
 
-Row = dict[str, Any]
 Texts = dict[str, list[str]]
 IMAGES = ("jpg", "jpeg", "png", "webp")
 ENGLISH = ("receipt", "form", "page", "scan")
@@ -29,8 +28,7 @@ ENGLISH = ("receipt", "form", "page", "scan")
 
 def chosen() -> tuple[list[Row], list[Row]]:
     """Return the English rows and the Chinese and Japanese ones."""
-    rows = [json.loads(line) for line in (CORPUS / "manifest.jsonl").read_text().splitlines()]
-    rows = [row for row in rows if row["file"].rsplit(".")[-1].lower() in IMAGES]
+    rows = [row for row in documents.rows() if row["file"].rsplit(".")[-1].lower() in IMAGES]
     english = [
         r for r in rows if r["language"] == "en" and r["kind"] in ENGLISH and has(r, "lines")
     ]
@@ -39,14 +37,13 @@ def chosen() -> tuple[list[Row], list[Row]]:
 
 
 def has(row: Row, *kinds: str) -> bool:
-    return any(each["type"] in kinds for each in row["ground_truth"])
+    return bool(documents.truth_files(row).keys() & set(kinds))
 
 
 def truth(row: Row) -> list[str]:
-    files = {each["type"]: CORPUS / each["file"] for each in row["ground_truth"]}
+    files = documents.truth_files(row)
     if "lines" in files:
-        lines = json.loads(files["lines"].read_text())["lines"]
-        return [line["text"] for line in lines if line["text"] != "###" and not line.get("ignore")]
+        return documents.true_lines(files["lines"])
     return files["text"].read_text().split("\n")
 
 

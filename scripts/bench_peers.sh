@@ -9,19 +9,7 @@ shared=$PWD/../shared
 venv=$PWD/.venv-peers
 [ -x "$venv/bin/gunicorn" ] || { python3 -m venv "$venv" && "$venv/bin/pip" install -q rapidocr onnxruntime openvino flask gunicorn litserve mosec rapidocr-api httpx; }
 export N=${N:-24} C=${C:-1,8} FILES=${FILES:-12} TMPDIR=${TMPDIR:-/tmp}
-mapfile -t files < <(.venv/bin/python - "$shared/corpus/dev" <<'PY'
-import json, pathlib, sys
-root = pathlib.Path(sys.argv[1])
-for row in map(json.loads, (root / "manifest.jsonl").read_text().splitlines()):
-    lines = any(each["type"] == "lines" for each in row["ground_truth"])
-    if row["kind"] in ("receipt", "form", "scan") and row["language"] == "en" and lines and not row["derived"]:
-        print(root / row["file"])
-PY
-)
-# Every n-th file: enough kinds, in a time that people wait.
-step=$(( ${#files[@]} / FILES > 0 ? ${#files[@]} / FILES : 1 ))
-for i in "${!files[@]}"; do (( i % step == 0 && i / step < FILES )) || unset "files[i]"; done
-files=("${files[@]}")
+mapfile -t files < <(.venv/bin/python scripts/documents.py "$FILES")
 echo "# $(git rev-parse --short HEAD) $(date -u +%FT%TZ) $(nproc) cores, ${#files[@]} files, N=$N C=$C"
 ours() {
   .venv/bin/pagemill serve --port 9100 >"$TMPDIR/pagemill-bench.log" 2>&1 & pid=$!

@@ -10,7 +10,6 @@ Exit status 1 below 0.90.
 """
 
 import argparse
-import json
 import multiprocessing as mp
 import os
 import statistics
@@ -21,23 +20,10 @@ from typing import Any
 
 import anyio
 import httpx
-from running import CORPUS, server
+from documents import for_benchmarks
+from running import server
 
 CONFIG = {"runtime": "openvino", "device": "cpu", "precision": "auto", "threads": 1}
-
-
-def chosen(count: int) -> list[Path]:
-    """Return every n-th of the corpus's English receipts, forms and scans with line truth."""
-    rows = [json.loads(line) for line in (CORPUS / "manifest.jsonl").read_text().splitlines()]
-    paths = [
-        CORPUS / row["file"]
-        for row in rows
-        if row["kind"] in ("receipt", "form", "scan")
-        and row["language"] == "en"
-        and not row["derived"]
-        and any(each["type"] == "lines" for each in row["ground_truth"])
-    ]
-    return paths[:: max(1, len(paths) // count)][:count]
 
 
 def prepare(path: Path, stages: dict[str, Any]) -> list[tuple[str, Any]]:
@@ -146,7 +132,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--concurrency", type=int, default=8)
     args = parser.parse_args()
-    paths = chosen(args.files)
+    paths = for_benchmarks(args.files)
     bare = ceiling(paths, args.rounds)
     ours = anyio.run(served, paths, args.rounds, args.concurrency)
     ratio = statistics.median(ours) / statistics.median(bare)

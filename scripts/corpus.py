@@ -14,21 +14,19 @@ import re
 import sys
 from collections import Counter
 from itertools import pairwise
-from typing import Any
 
 import anyio
+import documents
 import httpx
-from running import CORPUS, server
-
-Row = dict[str, Any]
+from documents import CORPUS, Row
+from running import server
 
 
 def truth(row: Row) -> str:
     """Return the text that a file should give, as far as the ground truth tells."""
-    known = {each["type"]: CORPUS / each["file"] for each in row["ground_truth"]}
+    known = documents.truth_files(row)
     if "lines" in known:
-        lines = json.loads(known["lines"].read_text())["lines"]
-        return " ".join(line["text"] for line in lines if line["text"] != "###")
+        return " ".join(documents.true_lines(known["lines"]))
     for kind in ("text", "keywords"):
         if kind in known:
             return known[kind].read_text()
@@ -76,7 +74,7 @@ async def main() -> int:
     parser.add_argument("--pages", default="50")
     parser.add_argument("--concurrency", type=int, default=4)
     args = parser.parse_args()
-    rows = [json.loads(line) for line in (CORPUS / "manifest.jsonl").read_text().splitlines()]
+    rows = documents.rows()
     statuses: Counter[int] = Counter()
     misses, weak = [], []
     left = iter(rows)

@@ -20,15 +20,16 @@ from collections import Counter
 from pathlib import Path
 
 import anyio
+import documents
 import httpx
-from running import CORPUS, Running, server
+from documents import CORPUS
+from running import Running, server
 
 Answer = tuple[int, str]
 
 
-def documents(limit: int | None) -> list[Path]:
-    rows = [json.loads(line) for line in (CORPUS / "manifest.jsonl").read_text().splitlines()]
-    paths = [CORPUS / row["file"] for row in rows]
+def chosen(limit: int | None) -> list[Path]:
+    paths = [CORPUS / row["file"] for row in documents.rows()]
     return paths if limit is None else random.Random(1).sample(paths, limit)
 
 
@@ -92,7 +93,7 @@ async def main() -> int:
     parser.add_argument("--kill-every-s", type=float, default=1.0)
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
-    paths = documents(args.limit)
+    paths = chosen(args.limit)
     counts: Counter[str] = Counter()
     with server(environment={"PAGEMILL_PADDLEX__MAX_PAGES": args.pages}) as running:
         start = time.monotonic()

@@ -13,8 +13,9 @@ from io import BytesIO
 
 import anyio
 import httpx
+from documents import CORPUS
 from PIL import Image
-from running import CORPUS, server
+from running import server
 
 HEADERS = {"X-Request-Timeout-Seconds": "1800"}
 

@@ -8,16 +8,17 @@ front 150 MB, worker 900 MB, +50 MB for the PDF, 5 % growth.
 """
 
 import argparse
-import json
 import random
 import sys
 from io import BytesIO
 
 import anyio
+import documents
 import httpx
+from documents import CORPUS
 from fairness import scanned_pdf
 from PIL import Image
-from running import CORPUS, Running, memory_mb, server
+from running import Running, memory_mb, server
 
 HEADERS = {"X-Request-Timeout-Seconds": "1800"}
 
@@ -53,8 +54,7 @@ def figures(running: Running) -> tuple[float, float]:
 
 
 def mixed() -> list[bytes]:
-    rows = [json.loads(line) for line in (CORPUS / "manifest.jsonl").read_text().splitlines()]
-    small = [row for row in rows if row["bytes"] < 400_000 and (row["pages"] or 1) <= 3]
+    small = [row for row in documents.rows() if row["bytes"] < 400_000 and (row["pages"] or 1) <= 3]
     return [(CORPUS / row["file"]).read_bytes() for row in small]
 
 

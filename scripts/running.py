@@ -2,7 +2,6 @@
 
 import os
 import re
-import signal
 import subprocess
 import sys
 import tempfile
@@ -11,21 +10,24 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import Final
 
 import httpx
 
-CORPUS: Final = Path(__file__).resolve().parents[2] / "shared" / "corpus" / "dev"
 _URL: Final = re.compile(r"http://127\.0\.0\.1:\d+")
 
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A server that answers at `url`; its log is in the file `log`."""
+    """A server that answers at `url`."""
 
     url: str
-    pid: int
-    log: Path
+    process: subprocess.Popen[bytes]
+
+    @property
+    def pid(self) -> int:
+        """Return the front's process id."""
+        return self.process.pid
 
     def workers(self) -> list[int]:
         """Return the process ids of its workers."""
@@ -52,35 +54,38 @@ def memory_mb(pid: int, field: str = "VmRSS") -> float:
 
 @contextmanager
 def server(*flags: str, environment: dict[str, str] | None = None) -> Iterator[Running]:
-    """Run `pagemill serve` on a free loopback port until the block ends."""
-    with tempfile.NamedTemporaryFile("w+b", suffix=".log", delete=False) as log:
-        command = [sys.executable, "-m", "pagemill.cli", "serve", "--port", "0", *flags]
+    """Run `pagemill serve` on a free loopback port until the block ends.
+
+    Raises:
+        RuntimeError: it did not get ready; the message has the end of its log.
+
+    """
+    with tempfile.NamedTemporaryFile(suffix=".log") as log:
         process = subprocess.Popen(
-            command,
+            [sys.executable, "-m", "pagemill.cli", "serve", "--port", "0", *flags],
             stderr=log,
             stdout=log,
             env=os.environ | {"PAGEMILL_LOG__FORMAT": "json"} | (environment or {}),
         )
         try:
-            yield Running(url=_wait_ready(process, log), pid=process.pid, log=Path(log.name))
+            yield Running(_wait_ready(process, Path(log.name)), process)
         finally:
-            process.send_signal(signal.SIGTERM)
+            process.terminate()
             try:
                 process.wait(60)
             except subprocess.TimeoutExpired:
                 process.kill()
+                process.wait()
 
 
-def _wait_ready(process: subprocess.Popen[bytes], log: IO[Any]) -> str:
-    end = time.monotonic() + 120
-    while time.monotonic() < end:
-        found = _URL.search(Path(log.name).read_text())
+def _wait_ready(process: subprocess.Popen[bytes], log: Path) -> str:
+    end_s = time.monotonic() + 120
+    while time.monotonic() < end_s and process.poll() is None:
+        found = _URL.search(log.read_text())
         if found and _is_ready(found[0]):
             return found[0]
-        if process.poll() is not None:
-            break
-        time.sleep(0.1)
-    message = f"the server did not get ready:\n{Path(log.name).read_text()[-4000:]}"
+        time.sleep(0.1)  # another program's start cannot be awaited otherwise
+    message = f"the server did not get ready:\n{log.read_text()[-4000:]}"
     raise RuntimeError(message)
 
 

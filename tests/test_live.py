@@ -12,8 +12,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-
-from tests.live import Live, live_server
+from scripts.running import Running, server
 
 ROOT = Path(__file__).resolve().parents[1]
 RECEIPT = ROOT / "examples" / "receipt.png"
@@ -21,18 +20,18 @@ LINES = ("CORNER BAKERY", "12 Mill Street", "Rye bread", "10.40", "Paid by card"
 
 
 @pytest.fixture(scope="module")
-def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
-    with live_server(tmp_path_factory.mktemp("live")) as running:
+def live() -> Iterator[Running]:
+    with server() as running:
         yield running
 
 
-def ask(live: Live, **options: str) -> httpx.Response:
+def ask(live: Running, **options: str) -> httpx.Response:
     return httpx.post(
         f"{live.url}/v1/ocr", content=RECEIPT.read_bytes(), params=options, timeout=60
     )
 
 
-def test_the_command_of_the_readme_reads_the_receipt(live: Live) -> None:
+def test_the_command_of_the_readme_reads_the_receipt(live: Running) -> None:
     readme = (ROOT / "README.md").read_text()
     command = next(line for line in readme.splitlines() if line.startswith("curl "))
     command = command.replace("http://127.0.0.1:8080", live.url)
@@ -42,7 +41,7 @@ def test_the_command_of_the_readme_reads_the_receipt(live: Live) -> None:
     assert not [line for line in LINES if line not in answer.stdout]
 
 
-def test_the_python_snippet_of_the_readme_reads_the_receipt(live: Live) -> None:
+def test_the_python_snippet_of_the_readme_reads_the_receipt(live: Running) -> None:
     readme = (ROOT / "README.md").read_text()
     program = (
         readme.split("```python\n")[1].split("```")[0].replace("http://127.0.0.1:8080", live.url)
@@ -53,13 +52,13 @@ def test_the_python_snippet_of_the_readme_reads_the_receipt(live: Live) -> None:
     assert "CORNER BAKERY" in answer.stdout
 
 
-def test_the_example_client_reads_the_receipt(live: Live) -> None:
+def test_the_example_client_reads_the_receipt(live: Running) -> None:
     command = [sys.executable, "examples/client.py", "examples/receipt.png", live.url]
     answer = subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT)
     assert "CORNER BAKERY" in answer.stdout
 
 
-def test_lines_stand_where_they_are_on_the_page(live: Live) -> None:
+def test_lines_stand_where_they_are_on_the_page(live: Running) -> None:
     (page,) = ask(live).json()["pages"]
     assert (page["width"], page["height"], page["turn"]) == (520, 640, 0)
     total = next(line for line in page["lines"] if line["text"] == "TOTAL")
@@ -70,7 +69,7 @@ def test_lines_stand_where_they_are_on_the_page(live: Live) -> None:
     assert right < 200
 
 
-def test_words_stand_inside_their_lines(live: Live) -> None:
+def test_words_stand_inside_their_lines(live: Running) -> None:
     (page,) = ask(live, words="true").json()["pages"]
     line = next(line for line in page["lines"] if line["text"] == "12 Mill Street")
     assert [word["text"] for word in line["words"]] == ["12", "Mill", "Street"]
@@ -79,7 +78,7 @@ def test_words_stand_inside_their_lines(live: Live) -> None:
 
 
 @pytest.mark.parametrize("turn", [90, 180, 270])
-def test_a_turned_page_is_read_right(live: Live, turn: int) -> None:
+def test_a_turned_page_is_read_right(live: Running, turn: int) -> None:
     from io import BytesIO
 
     from PIL import Image
@@ -95,7 +94,7 @@ def test_a_turned_page_is_read_right(live: Live, turn: int) -> None:
     assert not [line for line in LINES if line not in texts]
 
 
-def test_both_contracts_read_the_same(live: Live) -> None:
+def test_both_contracts_read_the_same(live: Running) -> None:
     body = {"file": base64.b64encode(RECEIPT.read_bytes()).decode(), "textRecScoreThresh": 0.5}
     paddlex = httpx.post(f"{live.url}/ocr", json=body, timeout=60).json()
     pruned = paddlex["result"]["ocrResults"][0]["prunedResult"]
@@ -105,7 +104,7 @@ def test_both_contracts_read_the_same(live: Live) -> None:
 
 
 @pytest.mark.chaos
-def test_answers_are_the_same_alone_and_while_workers_are_killed(live: Live) -> None:
+def test_answers_are_the_same_alone_and_while_workers_are_killed(live: Running) -> None:
     def body(_: object = None) -> list[dict[str, object]]:
         reply = ask(live)
         assert reply.status_code == 200, reply.text
@@ -121,22 +120,22 @@ def test_answers_are_the_same_alone_and_while_workers_are_killed(live: Live) -> 
     assert 'pagemill_worker_restarts_total{cause="killed"} 1.0' in metrics
 
 
-def test_the_health_of_a_ready_server(live: Live) -> None:
+def test_the_health_of_a_ready_server(live: Running) -> None:
     health = httpx.get(f"{live.url}/health").json()
     assert health["errorCode"] == 0
     assert health["status"] == "ok"
     assert health["model_loaded"] is True
 
 
-def test_sigterm_ends_the_server_and_its_workers(tmp_path: Path) -> None:
-    with live_server(tmp_path) as running:
+def test_sigterm_ends_the_server_and_its_workers() -> None:
+    with server() as running:
         workers = running.workers()
         running.process.send_signal(signal.SIGTERM)
         assert running.process.wait(30) == 0
     assert not [pid for pid in workers if Path(f"/proc/{pid}").exists()]
 
 
-def test_a_taken_port_is_told_with_the_fix(live: Live) -> None:
+def test_a_taken_port_is_told_with_the_fix(live: Running) -> None:
     port = live.url.rsplit(":", 1)[1]
     command = [sys.executable, "-m", "pagemill.cli", "serve", "--port", port]
     refused = subprocess.run(command, check=False, capture_output=True, text=True)
